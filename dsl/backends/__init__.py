@@ -1,0 +1,1 @@
+"""Where programs run: backends behind one protocol."""

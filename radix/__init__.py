@@ -1,0 +1,1 @@
+"""The prefix cache: a radix tree over token ids that owns KV pages."""

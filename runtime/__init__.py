@@ -1,0 +1,1 @@
+"""The runtime: engine, scheduler, model runner, sampling."""

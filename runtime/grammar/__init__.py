@@ -1,0 +1,1 @@
+"""Constraints: byte automata, token masks, matchers."""

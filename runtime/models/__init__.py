@@ -1,0 +1,1 @@
+"""Models: one decoder for the Llama family, and its loaders."""

@@ -1,0 +1,1 @@
+"""Treille: a structured-generation language and its runtime."""
