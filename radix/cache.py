@@ -1,0 +1,238 @@
+"""The prefix cache: what the scheduler sees of the tree and the pool.
+
+A sequence's life: `acquire` its known tokens, `allocate` pages for the rest, `publish` each time that pages
+have filled, `release` at the end. Not thread-safe: one thread owns it. Every method succeeds whole or
+changes nothing. Counts are in pages unless a name says tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from treille.radix.audit import check_tree
+from treille.radix.errors import OutOfPages, PageError
+from treille.radix.node import TOKEN_BYTES, Node, pack
+from treille.radix.pool import PagePool
+from treille.radix.tree import RadixTree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lease:
+    """A locked path of the tree. It lives until it is given to `publish` or `release`.
+
+    `pages` are its full pages in order, borrowed from the tree: read them, never write or free them.
+    `num_tokens` is len(pages) * page_size. `partial` is (page_id, n): the first n tokens after
+    `num_tokens` (0 < n < page_size) can be copied from that page, which stays as long as the lease lives.
+    """
+
+    pages: tuple[int, ...]
+    num_tokens: int
+    partial: tuple[int, int] | None
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens that need no computing: the full pages' and the partial page's."""
+        return self.num_tokens + (self.partial[1] if self.partial else 0)
+
+
+class _Path(NamedTuple):
+    """Where a living lease ends, and the one-page node of its partial page."""
+
+    end: Node
+    donor: Node | None
+
+
+class PrefixCache:
+    """Pages of KV memory, kept by the tokens that led to them; `radix/tree.py` states the eviction order."""
+
+    def __init__(self, num_pages: int, page_size: int, *, enabled: bool = True) -> None:
+        """`num_pages` pages of `page_size` tokens. `enabled=False` keeps nothing: only a pool.
+
+        Raises ValueError unless both numbers are positive.
+        """
+        if page_size < 1:
+            raise ValueError(f"a page holds at least one token, not {page_size}")
+        self.page_size = page_size
+        self.enabled = enabled
+        self._pool = PagePool(num_pages)
+        self._tree = RadixTree(self._pool, page_size)
+        self._paths: dict[Lease, _Path] = {}
+
+    @property
+    def num_pages(self) -> int:
+        """All pages: free + cached + owned."""
+        return self._pool.num_pages
+
+    @property
+    def num_free(self) -> int:
+        """Pages that `allocate` hands out without evicting."""
+        return self._pool.num_free
+
+    @property
+    def num_owned(self) -> int:
+        """Pages handed out by `allocate` and not yet freed or given to the tree."""
+        return self._pool.num_owned
+
+    @property
+    def num_cached(self) -> int:
+        """Pages in the tree, locked or not."""
+        return self._pool.num_cached
+
+    @property
+    def num_locked(self) -> int:
+        """Pages in the tree that a living lease locks."""
+        return self._tree.num_locked
+
+    @property
+    def num_evictable(self) -> int:
+        """Pages in the tree that no lease locks; `allocate` can have them all."""
+        return self._pool.num_cached - self._tree.num_locked
+
+    @property
+    def num_leases(self) -> int:
+        """Leases alive."""
+        return len(self._paths)
+
+    def lookup(self, tokens: Sequence[int], *, namespace: Hashable = None) -> int:
+        """How many leading tokens are cached, partial page included. Changes nothing, not even recency."""
+        if not self.enabled:
+            return 0
+        found = self._tree.find(namespace, pack(tokens))
+        return 0 if found is None else len(found.pages) * self.page_size + found.donor_tokens
+
+    def acquire(
+        self, tokens: Sequence[int], *, namespace: Hashable = None, limit: int | None = None
+    ) -> Lease:
+        """Lock the longest cached prefix of `tokens`, at most `limit` tokens of it (full pages and partial).
+
+        `namespace` keeps apart what must never be shared: a structured key, such as a tuple of model, adapter
+        load and salt, compared with ==. Raises ValueError if `limit` is negative.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must not be negative: {limit}")
+        query = pack(tokens if limit is None or limit >= len(tokens) else tokens[:limit])
+        end, donor, found = self._tree.acquire(namespace, query if self.enabled else b"")
+        partial = None if donor is None else (donor.pages[0], found.donor_tokens)
+        return self._lease(tuple(found.pages), partial, end, donor)
+
+    def allocate(self, n: int) -> list[int]:
+        """`n` pages that the caller owns from now on, in no promised order.
+
+        Evicts the least recently used unlocked pages where too few are free. Raises OutOfPages if that
+        cannot be enough, ValueError if `n` is negative.
+        """
+        if n < 0:
+            raise ValueError(f"cannot allocate {n} pages")
+        available = self.num_free + self.num_evictable
+        if n > available:
+            raise OutOfPages(n, available)
+        self._tree.evict(n - self.num_free)
+        return self._pool.take(n)
+
+    def free(self, pages: Sequence[int]) -> None:
+        """Give owned pages back. Raises PageError if one is not owned or named twice."""
+        self._pool.require_owned(pages)
+        self._pool.give(pages)
+
+    def publish(self, lease: Lease, tokens: Sequence[int], pages: Sequence[int]) -> tuple[Lease, list[int]]:
+        """Give the full pages of a running sequence to the tree.
+
+        `tokens` are the sequence's computed tokens from the start, `pages` the owned pages that hold
+        tokens[lease.num_tokens:], in order; pages beyond the tokens are allowed. Where the tree already
+        has an equal page, ours is freed and the new lease names the tree's. Returns the new lease, whose path
+        ends with the last full page and whose `partial` is None, and the pages still owned. The old lease
+        is dead. With `enabled=False` returns the lease, still alive, and all pages.
+
+        Raises PageError if the lease is dead, a page is not owned, the pages are too few, or `tokens` do
+        not go on from the lease's path. Costs O(new tokens), plus copying the tuple of pages.
+        """
+        path, new = self._checked(lease, tokens, pages)
+        if not self.enabled:
+            return lease, list(pages)
+        return self._publish(lease, path, new, pages)
+
+    def release(self, lease: Lease, tokens: Sequence[int], pages: Sequence[int]) -> None:
+        """The sequence is over: `publish`, give a partial last page to the tree too, free the rest, unlock.
+
+        Arguments and errors are those of `publish`. To keep nothing of what was computed, pass only
+        the lease's own tokens: tokens[:lease.num_tokens]. With `enabled=False` all pages are freed.
+        """
+        path, new = self._checked(lease, tokens, pages)
+        if self.enabled:
+            lease, rest = self._publish(lease, path, new, pages)
+            path = self._paths[lease]
+            tail = new[len(new) - len(new) % self._tree.page_bytes :]
+            if tail:
+                self._tree.insert_tail(path.end, tail, rest.pop(0))
+            pages = rest
+        self._pool.give(pages)
+        del self._paths[lease]
+        self._tree.unlock(path.end, None)
+
+    def flush(self) -> int:
+        """Drop everything that no lease locks; returns how many pages became free."""
+        count = self.num_evictable
+        self._tree.evict(count)
+        return count
+
+    def check(self) -> None:
+        """Raise PageError if an invariant is broken. Walks the whole tree: for tests and idle moments."""
+        ends = []
+        for lease, path in self._paths.items():
+            ends.append((path.end, path.donor))
+            if lease.num_tokens != len(lease.pages) * self.page_size:
+                raise PageError(f"{lease} counts its tokens wrongly")
+            if (lease.partial is None) != (path.donor is None):
+                raise PageError(f"{lease} has a partial page without a lock, or a lock without one")
+            if lease.partial and path.donor and path.donor.pages != [lease.partial[0]]:
+                raise PageError(f"{lease} and the tree disagree about its partial page")
+            if lease.pages != _pages_above(path.end):
+                raise PageError(f"{lease} and the tree disagree about its pages")
+        self._pool.check(check_tree(self._tree, ends))
+
+    def _checked(self, lease: Lease, tokens: Sequence[int], pages: Sequence[int]) -> tuple[_Path, bytes]:
+        """The lease's path and the packed tokens after it, if the arguments fit together."""
+        path = self._paths.get(lease)
+        if path is None:
+            raise PageError("the lease is dead, or another cache's")
+        num_new = len(tokens) - lease.num_tokens
+        if num_new < 0:
+            raise PageError(f"{len(tokens)} tokens are fewer than the lease's {lease.num_tokens}")
+        if num_new > len(pages) * self.page_size:
+            raise PageError(f"{len(pages)} pages cannot hold {num_new} tokens")
+        self._pool.require_owned(pages)
+        overlap = min(lease.num_tokens, self.page_size)
+        packed = pack(tokens[lease.num_tokens - overlap :])
+        cut = overlap * TOKEN_BYTES
+        # One page's worth of comparison catches a lease or a token list of another sequence.
+        if overlap and packed[:cut] != path.end.tokens[-cut:]:
+            raise PageError("the tokens do not go on from the lease's path")
+        return path, packed[cut:]
+
+    def _publish(
+        self, lease: Lease, path: _Path, new: bytes, pages: Sequence[int]
+    ) -> tuple[Lease, list[int]]:
+        del self._paths[lease]
+        if path.donor is not None:
+            self._tree.unlock(path.donor, path.end)
+        count = len(new) // self._tree.page_bytes
+        end, kept = self._tree.insert(path.end, new[: count * self._tree.page_bytes], pages[:count])
+        return self._lease((*lease.pages, *kept), None, end, None), list(pages[count:])
+
+    def _lease(
+        self, pages: tuple[int, ...], partial: tuple[int, int] | None, end: Node, donor: Node | None
+    ) -> Lease:
+        lease = Lease(pages, len(pages) * self.page_size, partial)
+        self._paths[lease] = _Path(end, donor)
+        return lease
+
+
+def _pages_above(node: Node | None) -> tuple[int, ...]:
+    """All pages from the root to the end of this node's edge."""
+    edges: list[list[int]] = []
+    while node is not None:
+        edges.append(node.pages)
+        node = node.parent
+    return tuple(page for edge in reversed(edges) for page in edge)
