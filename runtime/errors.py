@@ -1,17 +1,18 @@
 """Everything the runtime raises on purpose.
 
-    TreilleError
-    ├── ModelError                 a model cannot be found, read or run
-    │   ├── ModelNotFound          no file, folder, alias or hub id answers to the name
-    │   └── UnsupportedModel       the architecture or a setting of it is not implemented
-    ├── RequestError               one request is at fault; nobody else is affected
-    │   ├── InvalidRequest         a parameter is out of range or contradicts another
-    │   └── ConstraintError        the constraint cannot be used
-    │       ├── InvalidConstraint      it is not well-formed
-    │       └── UnsupportedConstraint  it is well-formed and cannot be enforced exactly
-    ├── GrammarError               a matcher was given a token that its grammar forbids
-    ├── EngineOverloaded           the waiting queue is full; try again later
-    └── EngineClosed               the engine was shut down, or its loop failed
+TreilleError
+├── ModelError                 a model cannot be found, read or run
+│   ├── ModelNotFound          no file, folder, alias or hub id answers to the name
+│   └── UnsupportedModel       the architecture or a setting of it is not implemented
+├── RequestError               one request is at fault; nobody else is affected
+│   ├── InvalidRequest         a parameter is out of range or contradicts another
+│   └── ConstraintError        the constraint cannot be used
+│       ├── InvalidConstraint      it is not well-formed
+│       └── UnsupportedConstraint  it is well-formed and cannot be enforced exactly
+├── GrammarError               a matcher was given a token that its grammar forbids
+├── RequestAborted             a request was aborted before it had any answer
+├── EngineOverloaded           the waiting queue is full; try again later
+└── EngineClosed               the engine was shut down, or its loop failed
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class UnsupportedConstraint(ConstraintError):
 
 class GrammarError(TreilleError):
     """A matcher was given a token that its grammar forbids; its state is unchanged."""
+
+
+class RequestAborted(TreilleError):
+    """A request was aborted before it had any answer: a score, or one whose constraint was being compiled."""
 
 
 class EngineOverloaded(TreilleError):

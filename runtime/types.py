@@ -55,7 +55,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One finished sample. `stop_reason` is the stop string, pattern or token id that ended it, if one did."""
+    """One finished sample. `stop_reason` is the stop string, pattern or token id that ended it, if any."""
 
     index: int
     text: str

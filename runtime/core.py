@@ -1,0 +1,280 @@
+"""`EngineCore`: accepted requests in, events out, one step at a time. Single-threaded; no I/O.
+
+A step is: plan, fill masks, forward, sample, commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treille.kernels.api import Kernels
+from treille.radix.cache import PrefixCache
+from treille.runtime.config import EngineConfig
+from treille.runtime.errors import InvalidRequest, TreilleError
+from treille.runtime.grammar import Grammar
+from treille.runtime.group import Group, SampleGroup, ScoreGroup
+from treille.runtime.models.load import LoadedModel
+from treille.runtime.params import SamplingParams
+from treille.runtime.runner import ModelRunner
+from treille.runtime.sampling import Sampled, SampleRow, sample
+from treille.runtime.scheduler import Chunk, Scheduler, StepPlan
+from treille.runtime.sequence import Kind, Sequence
+from treille.runtime.types import Event, Request, ScoreRequest
+
+# Samples of one request draw from streams of their own: seeds this far apart do not meet by counting.
+SEED_STRIDE = 0x9E3779B97F4A7C15
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the engine started. Tokens of preempted sequences count each time they are computed."""
+
+    steps: int = 0
+    computed_tokens: int = 0
+    sampled_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    preemptions: int = 0
+    requests: int = 0
+    failed_requests: int = 0
+
+
+@dataclass(slots=True)
+class _Logits:
+    """Which rows of a step's logits belong to which chunk."""
+
+    sampled: list[tuple[Chunk, int]] = field(default_factory=list)
+    scored: list[tuple[Chunk, slice]] = field(default_factory=list)
+
+
+class EngineCore:
+    """Requests, the scheduler, the model runner and the sampler, tied together by `step()`."""
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig, kernels: Kernels) -> None:
+        self.config = config
+        self.counters = Counters()
+        self._tokenizer = loaded.tokenizer
+        self._num_tokens = min(loaded.tokenizer.vocab_size, loaded.config.vocab_size)
+        self.cache = PrefixCache(config.num_pages, config.page_size, enabled=config.enable_prefix_caching)
+        self.scheduler = Scheduler(
+            self.cache,
+            max_num_seqs=config.max_num_seqs,
+            max_batched_tokens=config.max_batched_tokens,
+            policy=config.schedule_policy,
+        )
+        self._runner = ModelRunner(
+            loaded.model, kernels, num_pages=config.num_pages, page_size=config.page_size
+        )
+        self._groups: dict[str, Group] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether any accepted request is not over."""
+        return bool(self._groups)
+
+    def add(
+        self,
+        request_id: str,
+        request: Request | ScoreRequest,
+        *,
+        seed: int,
+        grammar: Grammar | None,
+        put: Callable[[Event], None],
+    ) -> None:
+        """Take a checked request. Its events go to `put`, during `step` or `abort`, or at once."""
+        group: Group
+        if isinstance(request, ScoreRequest):
+            group = ScoreGroup(request_id, request, put)
+        else:
+            group = SampleGroup(
+                request_id,
+                request,
+                grammar,
+                put,
+                tokenizer=self._tokenizer,
+                max_seq_len=self.config.max_seq_len,
+            )
+        self._groups[request_id] = group
+        self.counters.requests += 1
+        self.counters.prompt_tokens += len(request.prompt_ids)
+        make = self._maker(request_id, seed)
+        num_cached = self.cache.lookup(request.prompt_ids)
+        self.scheduler.add(group.open(make, num_cached=num_cached, share=self.config.enable_prefix_caching))
+        self._settle(group)
+
+    def abort(self, request_id: str) -> bool:
+        """End a request now. False: it is unknown or over."""
+        group = self._groups.get(request_id)
+        if group is None:
+            return False
+        for seq in group.live:
+            self.scheduler.finish(seq)
+        group.abort()
+        self._settle(group)
+        return True
+
+    def fail_all(self, error: Exception) -> None:
+        """End every request with an error."""
+        for group in list(self._groups.values()):
+            self._fail(group, error)
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Compute one batch. A failure of the model ends the requests that were in it and no others."""
+        plan = self.scheduler.plan()
+        self.counters.preemptions += plan.preempted
+        if not plan.chunks:
+            if self.busy:
+                self.fail_all(
+                    TreilleError("the scheduler found nothing to run: this is a fault of the engine")
+                )
+            return
+        logits_of = _rows(plan)
+        try:
+            rows = [self._sample_row(chunk.seq) for chunk, _ in logits_of.sampled]
+            logits = self._runner.forward(plan)[:, : self._num_tokens]
+            picked = self._sample(logits, logits_of, rows)
+            scores = [_logprobs(chunk, logits[rows_of]) for chunk, rows_of in logits_of.scored]
+        except Exception as error:
+            self._fail_step(plan, error)
+            return
+        self.counters.steps += 1
+        self.counters.computed_tokens += plan.num_tokens
+        self._commit(plan, logits_of, picked, scores)
+
+    def _commit(
+        self,
+        plan: StepPlan,
+        logits_of: _Logits,
+        picked: list[Sampled | Exception],
+        scores: list[list[float]],
+    ) -> None:
+        for chunk in plan.chunks:
+            self.scheduler.advance(chunk)
+            if chunk.seq.kind is Kind.PREFILL and chunk.seq.pending == 0:
+                self._prefilled(chunk.seq)
+        for (chunk, _), result in zip(logits_of.sampled, picked, strict=True):
+            self._sampled(chunk.seq, result)
+        for (chunk, _), logprobs in zip(logits_of.scored, scores, strict=True):
+            group = self._groups.get(chunk.seq.request_id)
+            first = chunk.start + chunk.rows[0] + 1
+            if isinstance(group, ScoreGroup) and group.scored(chunk.seq, first, logprobs):
+                self._leave(group, chunk.seq)
+
+    def _prefilled(self, seq: Sequence) -> None:
+        group = self._groups[seq.request_id]
+        self.scheduler.finish(seq)
+        self.scheduler.add(group.prefilled(seq, self._maker(seq.request_id, seq.seed)), front=True)
+        self._settle(group)
+
+    def _sampled(self, seq: Sequence, result: Sampled | Exception) -> None:
+        group = self._groups.get(seq.request_id)
+        if not isinstance(group, SampleGroup):
+            return  # another sample of the request failed in this very step
+        if isinstance(result, Exception):
+            self._fail(group, result)
+            return
+        self.counters.sampled_tokens += 1
+        self.scheduler.append(seq, result.token_id)
+        if group.sampled(seq, result):
+            self._leave(group, seq)
+
+    def _leave(self, group: Group, seq: Sequence) -> None:
+        self.scheduler.finish(seq)
+        group.leave(seq)
+        self._settle(group)
+
+    def _settle(self, group: Group) -> None:
+        if group.over and self._groups.pop(group.request_id, None) is not None:
+            self.counters.cached_tokens += group.cached_tokens
+
+    def _fail(self, group: Group, error: Exception) -> None:
+        for seq in group.live:
+            self.scheduler.finish(seq)
+        self.counters.failed_requests += 1
+        group.fail(error)
+        self._settle(group)
+
+    def _fail_step(self, plan: StepPlan, error: Exception) -> None:
+        for chunk in plan.chunks:
+            group = self._groups.get(chunk.seq.request_id)
+            self.scheduler.fail(chunk.seq)
+            if group is not None:
+                self._fail(group, error)
+
+    def _sample(self, logits: Tensor, logits_of: _Logits, rows: list[SampleRow]) -> list[Sampled | Exception]:
+        if not rows:
+            return []
+        if not logits_of.scored:
+            return sample(logits, rows)
+        return sample(logits[[row for _, row in logits_of.sampled]], rows)
+
+    def _sample_row(self, seq: Sequence) -> SampleRow:
+        params = seq.params
+        mask = None
+        if seq.matcher is not None:
+            mask = np.zeros(-(-self._tokenizer.vocab_size // 32), dtype=np.uint32)
+            seq.matcher.fill_mask(mask)
+        banned: set[int] = set(self._tokenizer.eos_ids) if params.ignore_eos else set()
+        if len(seq.output_ids) < params.min_tokens:
+            banned.update(self._tokenizer.eos_ids, params.stop_token_ids)
+        return SampleRow(
+            params=params,
+            prompt_ids=seq.prompt_ids,
+            output_ids=seq.output_ids,
+            seed=seq.seed,
+            mask=mask,
+            banned=tuple(banned),
+        )
+
+    def _maker(self, request_id: str, seed: int) -> Callable[..., Sequence]:
+        def make(
+            kind: Kind,
+            prompt: tuple[int, ...],
+            *,
+            index: int = 0,
+            continuation: tuple[int, ...] = (),
+            params: SamplingParams | None = None,
+            grammar: Grammar | None = None,
+        ) -> Sequence:
+            return Sequence(
+                request_id=request_id,
+                index=index,
+                kind=kind,
+                prompt=prompt,
+                continuation=continuation,
+                params=params or SamplingParams(),
+                seed=(seed + index * SEED_STRIDE) % 2**64,
+                matcher=None if grammar is None else grammar.matcher(),
+                max_pages=self.config.max_pages,
+            )
+
+        return make
+
+
+def _rows(plan: StepPlan) -> _Logits:
+    found = _Logits()
+    base = 0
+    for chunk in plan.chunks:
+        if chunk.rows and chunk.seq.kind is Kind.SCORE:
+            found.scored.append((chunk, slice(base, base + len(chunk.rows))))
+        elif chunk.rows:
+            found.sampled.append((chunk, base))
+        base += len(chunk.rows)
+    return found
+
+
+def _logprobs(chunk: Chunk, logits: Tensor) -> list[float]:
+    """Log-probability, under each row of logits, of the token that follows it."""
+    first = chunk.start + chunk.rows[0] + 1
+    following = torch.tensor(chunk.seq.tokens[first : first + len(chunk.rows)], device=logits.device)
+    chosen = logits.gather(1, following[:, None])[:, 0] - torch.logsumexp(logits, dim=-1)
+    if not bool(torch.isfinite(chosen).all()):
+        raise InvalidRequest("the model's logits are not finite: no score can be given")
+    values: list[float] = chosen.tolist()
+    return values

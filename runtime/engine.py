@@ -1,0 +1,396 @@
+"""`Engine`: the door to the runtime. One thread of its own runs the loop; any thread may call in."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Condition, Thread
+from types import TracebackType
+
+import torch
+
+from treille.kernels.select import select_kernels
+from treille.runtime.config import resolve_config
+from treille.runtime.core import EngineCore
+from treille.runtime.errors import (
+    EngineClosed,
+    EngineOverloaded,
+    InvalidRequest,
+    RequestAborted,
+    RequestError,
+    TreilleError,
+)
+from treille.runtime.grammar import Grammar, Vocabulary, compile_constraint
+from treille.runtime.models.load import LoadedModel, load_model
+from treille.runtime.params import Constraint, SamplingParams
+from treille.runtime.stream import EventStream
+from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# A request id may not come twice: so many of the latest are remembered.
+MAX_REMEMBERED_IDS = 65_536
+MAX_ID_LENGTH = 256
+MAX_CONTINUATIONS = 4096
+
+
+class Engine:
+    """Runs requests on one model, many at once.
+
+    `model` is an alias ("smollm2-135m"), a Hugging Face folder, a GGUF file, a hub id, or a LoadedModel.
+    `device` is "cpu" or "cuda" (None: CUDA where there is one), `dtype` "float32" or "bfloat16" (None: what
+    the device is fast at). `max_seq_len` limits prompt and output together, in tokens; `max_num_seqs` and
+    `max_batched_tokens` limit one step; `max_queued` is how many requests may wait beyond those that run;
+    `kv_memory` sizes the KV pool in bytes or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
+    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `seed` makes requests that
+    bring no seed of their own reproducible, in order of submission.
+
+    Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
+    InvalidRequest for a setting out of range.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | LoadedModel,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        max_seq_len: int | None = None,
+        max_num_seqs: int = 64,
+        max_batched_tokens: int = 2048,
+        max_queued: int = 4096,
+        kv_memory: int | str | None = None,
+        page_size: int = 16,
+        enable_prefix_caching: bool = True,
+        schedule_policy: str = "lpm",
+        seed: int = 0,
+    ) -> None:
+        where = _device(device)
+        if isinstance(model, LoadedModel):
+            loaded = model
+        else:
+            loaded = load_model(model, dtype=_dtype(dtype), device=where, max_seq_len=max_seq_len)
+        self.config = resolve_config(
+            loaded.config,
+            dtype=loaded.model.dtype,
+            device=where,
+            max_seq_len=max_seq_len,
+            max_num_seqs=max_num_seqs,
+            max_batched_tokens=max_batched_tokens,
+            max_queued=max_queued,
+            kv_memory=kv_memory,
+            page_size=page_size,
+            enable_prefix_caching=enable_prefix_caching,
+            schedule_policy=schedule_policy,
+            seed=seed,
+        )
+        self.model_name = loaded.name
+        self.tokenizer = loaded.tokenizer
+        self._num_tokens = loaded.config.vocab_size
+        self._core = EngineCore(loaded, self.config, select_kernels(where))
+        self._seeds = random.Random(seed)
+        self._vocab: Vocabulary | None = None
+        self._compilers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treille-compile")
+        self._wake = Condition()  # guards everything below
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._streams: dict[str, EventStream] = {}
+        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._next_id = 0
+        self._closing = False
+        self._thread = Thread(target=self._loop, name="treille-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def max_seq_len(self) -> int:
+        """Most tokens that prompt and output may have together."""
+        return self.config.max_seq_len
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine's loop runs."""
+        return self._thread.is_alive() and not self._closing
+
+    def submit(self, request: Request | ScoreRequest) -> EventStream:
+        """Accept a request; its events come on the returned stream.
+
+        Safe from any thread or event loop; does not wait for the engine. Raises InvalidRequest for a
+        prompt that is empty, too long or holds unknown ids and for an id that was used before,
+        EngineOverloaded when `max_queued` requests wait, EngineClosed after `close()`. What is wrong with a
+        constraint arrives as a Failed event, since it is compiled off the caller's thread.
+        """
+        return self._submit(request, limited=True)
+
+    def abort(self, request_id: str) -> None:
+        """End a request within one step. Unknown, ended or aborted ones are left alone."""
+        with self._wake:
+            if request_id in self._streams:
+                self._inbox.append(lambda: self._abort(request_id))
+                self._wake.notify()
+
+    def generate(
+        self,
+        prompts: Sequence[str] | Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[Completion]:
+        """Run prompts together and wait for all: their completions in order of the prompts (`params.n` for
+        each). Text prompts are encoded with the texts of special tokens taken for those tokens, ids are
+        taken as they are. `params` is one for all, or a list of one each. Raises the first failure, once
+        every request has ended.
+        """
+        if isinstance(prompts, str):
+            raise InvalidRequest("prompts must be a list: put the one prompt into a list", field="prompts")
+        each = (
+            [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
+        )
+        if len(each) != len(prompts):
+            raise InvalidRequest(f"{len(prompts)} prompts came with {len(each)} params", field="params")
+        requests = [
+            Request(prompt_ids=self.encode(prompt) if isinstance(prompt, str) else tuple(prompt), params=one)
+            for prompt, one in zip(prompts, each, strict=True)
+        ]
+        for request in requests:
+            self._check(request)
+        streams: list[EventStream] = []
+        try:
+            for request in requests:
+                streams.append(self._submit(request, limited=False))
+            ends = [_last(stream) for stream in streams]
+        except BaseException:
+            for stream in streams:
+                stream.abort()
+            raise
+        for end in ends:
+            if isinstance(end, Failed):
+                raise end.error
+        return [completion for end in ends if isinstance(end, Finished) for completion in end.completions]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """A text prompt's ids. The empty prompt is the token that begins a text, since a model needs one
+        to go on from."""
+        ids = self.tokenizer.encode(text, parse_special=True)
+        if not ids and not text:
+            start = self.tokenizer.bos_id
+            ids = [min(self.tokenizer.eos_ids) if start is None and self.tokenizer.eos_ids else start or 0]
+        return tuple(ids)
+
+    def stats(self) -> dict[str, float]:
+        """Counters since the start, and gauges: sequences running and waiting, pages free and cached."""
+        core = self._core
+        counters = {name: float(getattr(core.counters, name)) for name in core.counters.__slots__}
+        return counters | {
+            "running": core.scheduler.num_running,
+            "waiting": core.scheduler.num_waiting,
+            "unfinished_requests": len(self._streams),
+            "pages": core.cache.num_pages,
+            "free_pages": core.cache.num_free,
+            "cached_pages": core.cache.num_cached,
+        }
+
+    def flush_cache(self) -> int:
+        """Forget every cached prefix that nobody uses now; returns the pages freed."""
+        freed: Future[int] = Future()
+        with self._wake:
+            self._expect_open()
+            self._inbox.append(lambda: freed.set_result(self._core.cache.flush()))
+            self._wake.notify()
+        return freed.result()
+
+    def close(self) -> None:
+        """End every request with EngineClosed and stop the loop. Twice is harmless."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+        self._compilers.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, request: Request | ScoreRequest, *, limited: bool) -> EventStream:
+        self._check(request)
+        with self._wake:
+            self._expect_open()
+            if limited and len(self._streams) >= self.config.max_num_seqs + self.config.max_queued:
+                raise EngineOverloaded(
+                    f"{len(self._streams)} requests run or wait already: try again later, or raise max_queued"
+                )
+            request_id = self._name(request.request_id)
+            stream = self._streams[request_id] = EventStream(request_id, self.abort)
+            seed = request.params.seed if isinstance(request, Request) else 0
+            seed = self._seeds.getrandbits(63) if seed is None else seed
+            constraint = request.params.constraint if isinstance(request, Request) else None
+            if constraint is None:
+                self._inbox.append(lambda: self._add(request_id, request, seed, None))
+                self._wake.notify()
+        if constraint is not None:
+            self._compilers.submit(self._compile, request_id, request, seed, constraint)
+        return stream
+
+    def _check(self, request: Request | ScoreRequest) -> None:
+        """Raise InvalidRequest for what is wrong with a request by itself."""
+        texts = [request.prompt_ids]
+        if isinstance(request, ScoreRequest):
+            texts.extend(request.continuations)
+            if not 0 < len(request.continuations) <= MAX_CONTINUATIONS:
+                raise InvalidRequest(
+                    f"there must be 1 to {MAX_CONTINUATIONS} continuations", field="continuations"
+                )
+        for ids in texts:
+            if not ids:
+                raise InvalidRequest(
+                    "the prompt and each continuation must hold at least one token", field="prompt"
+                )
+            if not all(isinstance(i, int) and 0 <= i < self._num_tokens for i in ids):
+                raise InvalidRequest(f"token ids must be from 0 to {self._num_tokens - 1}", field="prompt")
+        length = len(request.prompt_ids) + max(map(len, texts[1:]), default=0)
+        wants_room = isinstance(request, Request) and request.params.max_tokens > 0
+        if length + wants_room > self.max_seq_len:
+            raise InvalidRequest(
+                f"the prompt has {length} tokens and the context holds {self.max_seq_len}, output included: "
+                f"shorten it, or raise max_seq_len",
+                field="prompt",
+            )
+        if isinstance(request, Request):
+            worst = max(request.params.logit_bias, default=0)
+            if worst >= self._num_tokens:
+                raise InvalidRequest(
+                    f"logit_bias names token {worst}; ids end at {self._num_tokens - 1}", field="logit_bias"
+                )
+
+    def _name(self, request_id: str | None) -> str:
+        """A new id, or the caller's, checked. Called with the lock."""
+        if request_id is None:
+            while request_id is None or request_id in self._ids:
+                request_id = f"req-{self._next_id}"
+                self._next_id += 1
+        elif not request_id or len(request_id) > MAX_ID_LENGTH:
+            raise InvalidRequest(f"request_id must have 1 to {MAX_ID_LENGTH} characters", field="request_id")
+        elif request_id in self._ids or request_id in self._streams:
+            raise InvalidRequest(f"request_id {request_id!r} was used before", field="request_id")
+        self._ids[request_id] = None
+        if len(self._ids) > MAX_REMEMBERED_IDS:
+            self._ids.popitem(last=False)
+        return request_id
+
+    def _expect_open(self) -> None:
+        if self._closing or not self._thread.is_alive():
+            raise EngineClosed("the engine is closed: make a new one")
+
+    def _compile(
+        self, request_id: str, request: Request | ScoreRequest, seed: int, constraint: Constraint
+    ) -> None:
+        """Compile a constraint on a worker, then queue the request."""
+        try:
+            if self._vocab is None:
+                self._vocab = Vocabulary.from_tokenizer(self.tokenizer)
+            grammar = compile_constraint(constraint, self._vocab)
+        except Exception as error:
+            failure = error if isinstance(error, RequestError) else _internal(error)
+            self._post(lambda: self._refuse(request_id, failure))
+            return
+        self._post(lambda: self._add(request_id, request, seed, grammar))
+
+    def _post(self, action: Callable[[], None]) -> None:
+        with self._wake:
+            self._inbox.append(action)
+            self._wake.notify()
+
+    def _loop(self) -> None:
+        try:
+            while self._listen():
+                if self._core.busy:
+                    self._core.step()
+            error = EngineClosed("the engine was closed")
+        except BaseException as fault:
+            error = EngineClosed(f"the engine's loop failed: {fault!r}")
+            error.__cause__ = fault
+        with self._wake:
+            self._closing = True
+            left = list(self._streams.values())
+            self._streams.clear()
+            self._inbox.clear()
+        for stream in left:
+            stream.put(Failed(request_id=stream.request_id, error=error))
+
+    def _listen(self) -> bool:
+        """Do what callers asked for; sleep while there is nothing to do. False: stop."""
+        with self._wake:
+            if not self._core.busy:
+                self._wake.wait_for(lambda: self._inbox or self._closing)
+            if self._closing:
+                return False
+            actions = list(self._inbox)
+            self._inbox.clear()
+        for action in actions:
+            action()
+        return True
+
+    def _add(
+        self, request_id: str, request: Request | ScoreRequest, seed: int, grammar: Grammar | None
+    ) -> None:
+        stream = self._streams.get(request_id)
+        if stream is None:
+            return  # aborted while its constraint was compiled
+
+        def put(event: Event) -> None:
+            if not isinstance(event, TokenEvent):  # the last event of the request
+                self._forget(request_id)
+            stream.put(event)
+
+        try:
+            self._core.add(request_id, request, seed=seed, grammar=grammar, put=put)
+        except RequestError as error:
+            self._refuse(request_id, error)
+
+    def _abort(self, request_id: str) -> None:
+        if not self._core.abort(request_id):  # its constraint is being compiled, or it is over
+            self._refuse(request_id, RequestAborted(f"request {request_id} was aborted"))
+
+    def _refuse(self, request_id: str, error: Exception) -> None:
+        """End a request that never reached the core."""
+        stream = self._forget(request_id)
+        if stream is not None:
+            stream.put(Failed(request_id=request_id, error=error))
+
+    def _forget(self, request_id: str) -> EventStream | None:
+        with self._wake:
+            return self._streams.pop(request_id, None)
+
+
+def _last(stream: EventStream) -> Event:
+    """A stream's last event."""
+    *_, event = stream
+    return event
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidRequest(f"device {name!r} is not known: use cpu or cuda", field="device") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidRequest("device is cuda and this machine has none that PyTorch can use", field="device")
+    return device
+
+
+def _dtype(name: str | None) -> torch.dtype | None:
+    if name is None:
+        return None
+    if name not in DTYPES:
+        raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {name!r}", field="dtype")
+    return DTYPES[name]
+
+
+def _internal(error: Exception) -> TreilleError:
+    failure = TreilleError(f"the constraint could not be compiled: {error!r}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,120 @@
+"""What one sample has produced so far: tokens become text, text meets stop conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treille.runtime.detokenizer import Detokenizer
+from treille.runtime.params import SamplingParams
+from treille.runtime.stops import StopChecker
+from treille.runtime.tokenizer import Tokenizer
+from treille.runtime.types import Completion, FinishReason, TokenEvent, TokenLogprob, Usage
+
+
+class SampleOutput:
+    """Collects one sample's tokens and yields an event for each.
+
+    The text of end and stop tokens is left out; their ids are kept. Stop strings and the stop pattern
+    are looked for in text that comes after `min_tokens` tokens.
+    """
+
+    def __init__(
+        self,
+        *,
+        request_id: str,
+        index: int,
+        params: SamplingParams,
+        prompt_ids: Sequence[int],
+        tokenizer: Tokenizer,
+        max_tokens: int,
+    ) -> None:
+        self._request_id = request_id
+        self._index = index
+        self._params = params
+        self._eos_ids = frozenset() if params.ignore_eos else tokenizer.eos_ids
+        self._stop_ids = frozenset(params.stop_token_ids)
+        self._detokenizer = Detokenizer(tokenizer, prompt_ids)
+        self._stops = StopChecker(params.stop, params.stop_regex)
+        self._max_tokens = max_tokens
+        self._pieces: list[str] = []
+        self._logprobs: list[TokenLogprob] = []
+        self._stop_reason: str | int | None = None
+        self.token_ids: list[int] = []
+        self.finish_reason: FinishReason | None = None
+
+    def push(
+        self, token_id: int, logprob: TokenLogprob | None, *, forced: bool, complete: bool
+    ) -> TokenEvent:
+        """Add a sampled token. `complete` says that the constraint leaves nothing after it. Sets
+        `finish_reason` when the sample is over."""
+        self.token_ids.append(token_id)
+        if logprob is not None:
+            self._logprobs.append(logprob)
+        text = ""
+        if token_id in self._eos_ids or token_id in self._stop_ids:
+            self._stop_reason = token_id if token_id not in self._eos_ids else None
+            self.finish_reason = "stop"
+        else:
+            text = self._check(self._detokenizer.push(token_id))
+        if self.finish_reason is None and complete:
+            self.finish_reason = "stop"
+        if self.finish_reason is None and len(self.token_ids) >= self._max_tokens:
+            self.finish_reason = "length"
+        if self.finish_reason is not None and not isinstance(self._stop_reason, str):
+            text += self._rest()
+        return self._event(text, (token_id,), (logprob,) if logprob is not None else None, forced=forced)
+
+    def abort(self) -> TokenEvent:
+        """The sample is over from outside."""
+        self.finish_reason = "abort"
+        return self._event(self._rest(), (), None, forced=False)
+
+    def completion(self, usage: Usage) -> Completion:
+        """The finished sample."""
+        if self.finish_reason is None:
+            raise RuntimeError("the sample is not over")
+        return Completion(
+            index=self._index,
+            text="".join(self._pieces),
+            token_ids=tuple(self.token_ids),
+            finish_reason=self.finish_reason,
+            usage=usage,
+            logprobs=None if self._params.logprobs is None else tuple(self._logprobs),
+            stop_reason=self._stop_reason,
+        )
+
+    def _check(self, text: str) -> str:
+        """Text that is certain, once stop conditions have seen it."""
+        if len(self.token_ids) < self._params.min_tokens:
+            return text
+        emitted, stop = self._stops.push(text)
+        if stop is not None:
+            self._stop_reason = stop
+            self.finish_reason = "stop"
+        return emitted
+
+    def _rest(self) -> str:
+        """What was held back, now that nothing follows; a stop may still complete in it."""
+        emitted = self._check(self._detokenizer.flush())
+        if isinstance(self._stop_reason, str):
+            return emitted
+        return emitted + self._stops.flush()
+
+    def _event(
+        self,
+        text: str,
+        token_ids: tuple[int, ...],
+        logprobs: tuple[TokenLogprob, ...] | None,
+        *,
+        forced: bool,
+    ) -> TokenEvent:
+        self._pieces.append(text)
+        return TokenEvent(
+            request_id=self._request_id,
+            index=self._index,
+            text=text,
+            token_ids=token_ids,
+            logprobs=logprobs,
+            forced=forced,
+            finish_reason=self.finish_reason,
+        )

@@ -1,0 +1,183 @@
+"""`Sequence`: the one mutable record of a token sequence on its way through the engine."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treille.radix.cache import Lease
+from treille.runtime.grammar import Matcher
+from treille.runtime.params import SamplingParams
+
+
+class Kind(Enum):
+    """What a sequence is computed for."""
+
+    PREFILL = "prefill"  # to have its tokens in the cache
+    SAMPLE = "sample"  # to be continued token by token
+    SCORE = "score"  # for the log-probabilities of the tokens after its prompt
+
+
+class Status(Enum):
+    """Where a sequence is. Preemption leads back from running to waiting."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Sequence:
+    """Known tokens, how many of them are computed, and the pages that hold those.
+
+    *Known* tokens were given or sampled; *computed* ones have their keys and values in the cache.
+    A step computes some of the difference. `page_row[:num_pages]` are the page ids in order: first
+    those borrowed from the prefix tree through `lease`, then those owned.
+
+    Only the scheduler calls the methods that change a sequence; each checks the state it starts from
+    and raises RuntimeError for a wrong one. `tokens` is `prompt_ids` and then `output_ids`.
+    """
+
+    __slots__ = (
+        "cached_tokens",
+        "index",
+        "kind",
+        "lease",
+        "matcher",
+        "num_computed",
+        "num_pages",
+        "num_prompt",
+        "output_ids",
+        "owned",
+        "page_row",
+        "params",
+        "passed_over",
+        "prompt_ids",
+        "request_id",
+        "seed",
+        "status",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        *,
+        request_id: str,
+        index: int,
+        kind: Kind,
+        prompt: tuple[int, ...],
+        continuation: tuple[int, ...] = (),
+        params: SamplingParams,
+        seed: int,
+        matcher: Matcher | None,
+        max_pages: int,
+    ) -> None:
+        self.request_id = request_id
+        self.index = index
+        self.kind = kind
+        self.prompt_ids = prompt
+        self.num_prompt = len(prompt)
+        self.output_ids: list[int] = list(continuation)
+        self.tokens: list[int] = [*prompt, *continuation]
+        self.params = params
+        self.seed = seed
+        self.matcher = matcher
+        self.status = Status.WAITING
+        self.num_computed = 0
+        self.cached_tokens: int | None = None
+        self.passed_over = 0
+        self.lease: Lease | None = None
+        self.owned: list[int] = []
+        self.page_row: NDArray[np.int32] = np.zeros(max_pages, dtype=np.int32)
+        self.num_pages = 0
+
+    @property
+    def target(self) -> int:
+        """How many tokens must be computed before the sequence yields anything: a scored text's last token
+        predicts nothing that was asked for."""
+        return len(self.tokens) - (self.kind is Kind.SCORE)
+
+    @property
+    def pending(self) -> int:
+        """Tokens still to compute."""
+        return self.target - self.num_computed
+
+    @property
+    def reuse_limit(self) -> int:
+        """Tokens that may come from the cache: the position whose logits are wanted must be computed."""
+        return (self.num_prompt if self.kind is Kind.SCORE else len(self.tokens)) - 1
+
+    @property
+    def in_prefill(self) -> bool:
+        """Whether more than the token just sampled is still to compute."""
+        return self.pending > 1
+
+    def logit_rows(self, count: int) -> range:
+        """Which of the next `count` tokens must return logits, as offsets into them."""
+        if self.kind is Kind.PREFILL:
+            return range(0)
+        if self.kind is Kind.SAMPLE:
+            return range(count - 1, count) if count == self.pending else range(0)
+        return range(min(max(self.num_prompt - 1 - self.num_computed, 0), count), count)
+
+    def admit(self, lease: Lease, pages: list[int], num_cached: int) -> None:
+        """Waiting to running: `num_cached` tokens are in the cache already, `pages` follow the lease's."""
+        self._expect(Status.WAITING)
+        self.status = Status.RUNNING
+        self.num_computed = num_cached
+        if self.cached_tokens is None:
+            self.cached_tokens = num_cached
+        self.relink(lease, pages)
+
+    def relink(self, lease: Lease, owned: list[int]) -> None:
+        """Replace the pages: the tree took some over."""
+        self._expect(Status.RUNNING)
+        borrowed = len(lease.pages)
+        self.lease = lease
+        self.owned = owned
+        self.num_pages = borrowed + len(owned)
+        self.page_row[:borrowed] = lease.pages
+        self.page_row[borrowed : self.num_pages] = owned
+
+    def add_pages(self, pages: list[int]) -> None:
+        """More room at the end."""
+        self._expect(Status.RUNNING)
+        self.owned.extend(pages)
+        self.page_row[self.num_pages : self.num_pages + len(pages)] = pages
+        self.num_pages += len(pages)
+
+    def advance(self, count: int) -> None:
+        """`count` more tokens are computed."""
+        self._expect(Status.RUNNING)
+        if count > self.pending:
+            raise RuntimeError(f"advanced by {count} of {self.pending} pending tokens")
+        self.num_computed += count
+
+    def append(self, token_id: int) -> None:
+        """A token was sampled."""
+        self._expect(Status.RUNNING)
+        self.tokens.append(token_id)
+        self.output_ids.append(token_id)
+
+    def leave(self, status: Status) -> tuple[Lease, list[int]]:
+        """Running to waiting (preempted) or finished: hand back the lease and the owned pages."""
+        self._expect(Status.RUNNING)
+        if self.lease is None or status is Status.RUNNING:
+            raise RuntimeError("a running sequence has a lease and leaves to another state")
+        lease, owned = self.lease, self.owned
+        self.lease, self.owned = None, []
+        self.num_pages = self.num_computed = 0
+        self.status = status
+        return lease, owned
+
+    def drop(self) -> None:
+        """Waiting to finished: it never ran, or was preempted."""
+        self._expect(Status.WAITING)
+        self.status = Status.FINISHED
+
+    def _expect(self, status: Status) -> None:
+        if self.status is not status:
+            raise RuntimeError(
+                f"sequence {self.request_id}/{self.index} is {self.status.value}, not {status.value}"
+            )
