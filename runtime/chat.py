@@ -19,6 +19,7 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
 from treille.runtime.errors import InvalidRequest
 
 MAX_RENDERED = 16 * 1024 * 1024

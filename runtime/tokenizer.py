@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import tokenizers
+
 from treille.runtime.chat import ChatTemplate, ControlTexts, check_messages, unused_mark
 from treille.runtime.errors import InvalidRequest
 from treille.runtime.token_bytes import TokenText, token_bytes
@@ -136,7 +137,12 @@ class Tokenizer:
         table = self.token_bytes
         pieces = (table[i] for i in ids if 0 <= i < len(table))
         text = b"".join(piece for piece in pieces if piece).decode("utf-8", "replace")
-        return text[1:] if self._text.strips_first_space and text.startswith(" ") else text
+        return text.removeprefix(" ") if self.strips_first_space else text
+
+    @property
+    def strips_first_space(self) -> bool:
+        """Whether encoding puts a space before a text, which decoding takes off again."""
+        return self._text.strips_first_space
 
     @cached_property
     def token_bytes(self) -> list[bytes | None]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
 from treille.runtime.errors import ModelError, UnsupportedModel
 
 # GGUF's token types.
