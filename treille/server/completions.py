@@ -1,0 +1,115 @@
+"""`POST /v1/completions`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+
+import anyio.to_thread
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from treille.runtime.params import SamplingParams
+from treille.runtime.types import Usage
+from treille.server.admission import check_model, check_prompt
+from treille.server.answers import CompletionBody, CompletionChoice, ErrorBody, UsageBody
+from treille.server.job import Job, Outcome, finish_word
+from treille.server.protocol import DEFAULT_COMPLETION_TOKENS, CompletionRequest, Prompt
+from treille.server.seam import Service, ServingEngine
+from treille.server.streaming import DONE, Frames, collect, frame, start_stream
+from treille.server.tokens import CompletionColumns
+
+
+def router(service: Service) -> APIRouter:
+    """The route, bound to one service."""
+    routes = APIRouter()
+
+    @routes.post(
+        "/v1/completions",
+        response_model=None,
+        responses={200: {"model": CompletionBody}, 400: {"model": ErrorBody}},
+    )
+    async def completions(body: CompletionRequest, request: Request) -> Response:
+        return await _Handler(service, body).answer(request)
+
+    return routes
+
+
+class _Handler:
+    """One request to the route."""
+
+    def __init__(self, service: Service, body: CompletionRequest) -> None:
+        self._service = service
+        self._body = body
+        self._id = f"cmpl-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+
+    async def answer(self, request: Request) -> Response:
+        check_model(self._service, self._body.model)
+        params = self._params()
+        prompts = await anyio.to_thread.run_sync(self._prompts)
+        job = Job.submit(self._service.engine, prompts, params)
+        if self._body.stream:
+            return await start_stream(request.receive, job, self._frames(job))
+        whole = await collect(request.receive, job, job.outcome())
+        return Response(self._whole(whole).model_dump_json(exclude_unset=True), media_type="application/json")
+
+    def _params(self) -> SamplingParams:
+        limit = self._body.max_tokens
+        max_tokens = DEFAULT_COMPLETION_TOKENS if limit is None else limit
+        return self._body.sampling(max_tokens=max_tokens, logprobs=self._body.logprobs)
+
+    def _prompts(self) -> list[tuple[int, ...]]:
+        return [_encode(self._service.engine, prompt) for prompt in self._body.prompt]
+
+    def _whole(self, outcome: Outcome) -> CompletionBody:
+        choices = []
+        for index, item in enumerate(outcome.completions):
+            columns = None if item.logprobs is None else self._columns().add(item.logprobs)
+            choices.append(
+                CompletionChoice(
+                    index=index,
+                    text=item.text,
+                    logprobs=columns,
+                    finish_reason=finish_word(item.finish_reason),
+                )
+            )
+        return self._chunk(choices, usage=outcome.usage)
+
+    async def _frames(self, job: Job) -> Frames:
+        columns: defaultdict[int, CompletionColumns] = defaultdict(self._columns)
+        async for item in job.progress():
+            if isinstance(item, Outcome):
+                if self._body.include_usage:
+                    yield frame(self._chunk([], usage=item.usage))
+                yield DONE
+                return
+            logprobs = columns[item.index].add(item.logprobs) if item.logprobs else None
+            if item.text or logprobs or item.finish:
+                choice = CompletionChoice(
+                    index=item.index, text=item.text, logprobs=logprobs, finish_reason=item.finish
+                )
+                yield frame(self._chunk([choice], usage=None))
+
+    def _columns(self) -> CompletionColumns:
+        return CompletionColumns(self._service.engine.tokenizer, self._body.logprobs or 0)
+
+    def _chunk(self, choices: list[CompletionChoice], *, usage: Usage | None) -> CompletionBody:
+        body = CompletionBody(
+            id=self._id,
+            object="text_completion",
+            created=self._created,
+            model=self._service.model_name,
+            choices=choices,
+        )
+        if usage is not None:
+            return body.model_copy(update={"usage": UsageBody.of(usage)})
+        return body.model_copy(update={"usage": None}) if self._body.include_usage else body
+
+
+def _encode(engine: ServingEngine, prompt: Prompt) -> tuple[int, ...]:
+    """Token ids of one prompt; runs in a worker thread, since a prompt can be megabytes of text."""
+    ids = engine.encode(prompt) if isinstance(prompt, str) else prompt
+    check_prompt(engine, ids, field="prompt")
+    return ids
