@@ -1,0 +1,151 @@
+"""What a request does to its logits before a token is drawn: penalties, biases, hard masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treille.runtime.dense_rows import DenseRows, Floats, Ints
+from treille.runtime.errors import InvalidRequest
+from treille.runtime.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One row of logits to sample from.
+
+    `seed` is the sample's own: same seed, same position, same logits, same token. `mask` has bit t set
+    if token t is allowed (uint32, 32 tokens a word); ids beyond it are forbidden. `banned` are ids that
+    `min_tokens` or `ignore_eos` forbid: if they and the mask leave nothing, the mask wins.
+    """
+
+    params: SamplingParams
+    prompt_ids: Sequence[int]
+    output_ids: Sequence[int]
+    seed: int
+    mask: NDArray[np.uint32] | None = None
+    banned: tuple[int, ...] = ()
+
+
+Edit = tuple[int, Ints, Floats]  # row, ids (none twice), one value for each id
+
+
+def edit_logits(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> dict[int, Exception]:
+    """Applies, in this order, penalties, biases and hard masks to the rows numbered in `live`.
+
+    Returns the rows that cannot be sampled, with the reason; the others are not affected by them. What
+    is -inf stays so: penalties and biases only scale and shift.
+    """
+    failed: dict[int, Exception] = {}
+    _apply(dense, _repetitions(dense, rows, live), _repeat)
+    _apply(dense, _frequencies(dense, rows, live), np.subtract)
+    biases = []
+    for i in live:
+        bias = rows[i].params.logit_bias
+        if any(token_id >= dense.num_tokens for token_id in bias):
+            failed[i] = InvalidRequest(
+                f"logit_bias names a token that does not exist: the ids end at {dense.num_tokens - 1}",
+                field="logit_bias",
+            )
+        elif bias:
+            ids = np.fromiter(bias.keys(), np.int64, len(bias))
+            biases.append((i, ids, np.fromiter(bias.values(), np.float64, len(bias))))
+    _apply(dense, biases, np.add)
+    _forbid(dense, rows, [i for i in live if i not in failed], failed)
+    return failed
+
+
+def needs_edit(row: SampleRow) -> bool:
+    """Whether `edit_logits` would change anything."""
+    params = row.params
+    return bool(
+        row.mask is not None
+        or row.banned
+        or params.logit_bias
+        or params.repetition_penalty != 1.0
+        or params.presence_penalty
+        or params.frequency_penalty
+    )
+
+
+def _apply(dense: DenseRows, edits: Sequence[Edit], change: Callable[[Floats, Floats], Floats]) -> None:
+    """logit = change(logit, value) for every edit, in one go."""
+    if not edits:
+        return
+    owners = np.concatenate([np.full(len(ids), row, np.int64) for row, ids, _ in edits])
+    ids = np.concatenate([ids for _, ids, _ in edits])
+    values = np.concatenate([values for _, _, values in edits])
+    dense.scatter(owners, ids, change(dense.gather(owners, ids), values))
+
+
+def _repeat(logits: Floats, penalty: Floats) -> Floats:
+    """Away from the likelier side: Keskar et al. 2019 (CTRL), with the sign minded."""
+    return np.where(logits > 0, logits / penalty, logits * penalty)
+
+
+def _repetitions(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> list[Edit]:
+    """Tokens of prompt and output, with the repetition penalty."""
+    edits: list[Edit] = []
+    for i in live:
+        penalty = rows[i].params.repetition_penalty
+        if penalty != 1.0:
+            seen = {*rows[i].prompt_ids, *rows[i].output_ids}
+            ids = _existing(np.fromiter(seen, np.int64, len(seen)), dense.num_tokens)
+            edits.append((i, ids, np.full(len(ids), penalty)))
+    return edits
+
+
+def _frequencies(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> list[Edit]:
+    """Tokens of the output alone, with presence and frequency penalties."""
+    edits: list[Edit] = []
+    for i in live:
+        params = rows[i].params
+        if params.presence_penalty or params.frequency_penalty:
+            output = _existing(np.asarray(rows[i].output_ids, dtype=np.int64), dense.num_tokens)
+            ids, counts = np.unique(output, return_counts=True)
+            amounts = params.presence_penalty + params.frequency_penalty * counts.astype(np.float64)
+            edits.append((i, ids, amounts))
+    return edits
+
+
+def _forbid(
+    dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int], failed: dict[int, Exception]
+) -> None:
+    """Masks and bans. A ban that would leave nothing is dropped; an empty mask fails its row."""
+    bans = []
+    masked = []
+    allowed = []
+    for i in live:
+        mask = rows[i].mask
+        banned = _existing(np.unique(np.asarray(rows[i].banned, dtype=np.int64)), dense.num_tokens)
+        if mask is None:
+            if 0 < len(banned) < dense.num_tokens:
+                bans.append((i, banned, np.full(len(banned), -np.inf)))
+            continue
+        keep = _unpack(mask, dense.num_tokens)
+        if not keep.any():
+            failed[i] = InvalidRequest("the constraint leaves no token to go on with")
+            continue
+        without = keep.copy()
+        without[banned] = False
+        masked.append(i)
+        allowed.append(without if without.any() else keep)
+    _apply(dense, bans, lambda _, forbidden: forbidden)
+    if masked:
+        dense.forbid(masked, np.stack(allowed))
+
+
+def _unpack(mask: NDArray[np.uint32], num_tokens: int) -> NDArray[np.bool_]:
+    """bool [num_tokens] from 32 tokens a word; False beyond the mask's end."""
+    octets = mask.astype("<u4", copy=False).view(np.uint8)
+    bits = np.unpackbits(octets, bitorder="little", count=min(num_tokens, 32 * len(mask)))
+    keep = np.zeros(num_tokens, dtype=np.bool_)
+    keep[: len(bits)] = bits
+    return keep
+
+
+def _existing(ids: Ints, num_tokens: int) -> Ints:
+    return ids[(ids >= 0) & (ids < num_tokens)]
