@@ -95,8 +95,8 @@ def resolve_config(
         num_pages = parse_bytes(kv_memory) // page_bytes
     if num_pages < max(least, 2):
         raise ModelError(
-            f"the KV pool would hold {max(num_pages - 1, 0) * page_size} tokens and one sequence may take "
-            f"max_seq_len={length}: set kv_memory to at least {least * page_bytes} bytes, or lower max_seq_len"
+            f"the KV pool would hold {max(num_pages - 1, 0) * page_size} tokens, too few for one sequence of "
+            f"max_seq_len={length}: set kv_memory to {least * page_bytes} bytes or more, or lower max_seq_len"
         )
     return EngineConfig(
         max_seq_len=length,

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treille.kernels.api import Kernels
 from treille.radix.cache import PrefixCache
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
@@ -55,7 +54,7 @@ class _Logits:
 class EngineCore:
     """Requests, the scheduler, the model runner and the sampler, tied together by `step()`."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig, kernels: Kernels) -> None:
+    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
         self.config = config
         self.counters = Counters()
         self._tokenizer = loaded.tokenizer
@@ -67,9 +66,7 @@ class EngineCore:
             max_batched_tokens=config.max_batched_tokens,
             policy=config.schedule_policy,
         )
-        self._runner = ModelRunner(
-            loaded.model, kernels, num_pages=config.num_pages, page_size=config.page_size
-        )
+        self._runner = ModelRunner(loaded.model, num_pages=config.num_pages, page_size=config.page_size)
         self._groups: dict[str, Group] = {}
 
     @property

@@ -12,7 +12,6 @@ from types import TracebackType
 
 import torch
 
-from treille.kernels.select import select_kernels
 from treille.runtime.config import resolve_config
 from treille.runtime.core import EngineCore
 from treille.runtime.errors import (
@@ -89,7 +88,7 @@ class Engine:
         self.model_name = loaded.name
         self.tokenizer = loaded.tokenizer
         self._num_tokens = loaded.config.vocab_size
-        self._core = EngineCore(loaded, self.config, select_kernels(where))
+        self._core = EngineCore(loaded, self.config)
         self._seeds = random.Random(seed)
         self._vocab: Vocabulary | None = None
         self._compilers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treille-compile")

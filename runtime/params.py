@@ -104,7 +104,9 @@ class SamplingParams:
         if self.logprobs is not None:
             _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
         if not isinstance(self.ignore_eos, bool):
-            raise InvalidRequest(f"ignore_eos must be true or false, not {self.ignore_eos!r}", field="ignore_eos")
+            raise InvalidRequest(
+                f"ignore_eos must be true or false, not {self.ignore_eos!r}", field="ignore_eos"
+            )
 
     def _check_numbers(self) -> None:
         _number("temperature", self.temperature, 0.0, 100.0)
@@ -124,7 +126,9 @@ class SamplingParams:
         if "" in self.stop:
             raise InvalidRequest("stop must not hold an empty string: it would stop at once", field="stop")
         if len(self.stop_token_ids) > MAX_STOP_TOKENS:
-            raise InvalidRequest(f"stop_token_ids may hold at most {MAX_STOP_TOKENS} ids", field="stop_token_ids")
+            raise InvalidRequest(
+                f"stop_token_ids may hold at most {MAX_STOP_TOKENS} ids", field="stop_token_ids"
+            )
         for token_id in self.stop_token_ids:
             _integer("stop_token_ids", token_id, 0, 2**31 - 1)
         for name, pattern in (("stop_regex", self.stop_regex), ("regex", self.regex)):
@@ -156,4 +160,6 @@ def _strings(name: str, values: Sequence[object], count: int, length: int) -> No
         if not isinstance(value, str):
             raise InvalidRequest(f"{name} must hold strings, not {value!r}", field=name)
         if len(value) > length:
-            raise InvalidRequest(f"{name} may be at most {length} characters long, not {len(value)}", field=name)
+            raise InvalidRequest(
+                f"{name} may be at most {length} characters long, not {len(value)}", field=name
+            )

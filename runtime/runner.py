@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treille.kernels.api import Kernels, KVCache, Ragged
+from treille.kernels.api import KVCache, Ragged
 from treille.runtime.models.llama import LanguageModel, ModelInputs
 from treille.runtime.scheduler import Chunk, StepPlan
 
@@ -14,9 +14,8 @@ from treille.runtime.scheduler import Chunk, StepPlan
 class ModelRunner:
     """Runs a model over the flat concatenation of a plan's chunks, on a KV pool of its own."""
 
-    def __init__(self, model: LanguageModel, kernels: Kernels, *, num_pages: int, page_size: int) -> None:
+    def __init__(self, model: LanguageModel, *, num_pages: int, page_size: int) -> None:
         self._model = model
-        self._kernels = kernels
         self._kv: KVCache = model.new_kv(num_pages, page_size)
         self._page_size = page_size
 
@@ -25,7 +24,7 @@ class ModelRunner:
         want, chunk by chunk."""
         copies = [chunk.copy for chunk in plan.chunks if chunk.copy is not None]
         if copies:
-            self._kernels.copy_pages(self._kv, copies)
+            self._model.copy_pages(self._kv, copies)
         return self._model.forward(self._inputs(plan.chunks), self._kv)
 
     def _inputs(self, chunks: tuple[Chunk, ...]) -> ModelInputs:

@@ -237,18 +237,15 @@ class Scheduler:
     def _start(self, seq: Sequence, draft: _Draft) -> Chunk | None:
         """Admit one sequence with its first chunk; None, and nothing changed, where pages are short."""
         lease = self._cache.acquire(seq.tokens, limit=seq.reuse_limit)
-        cached = lease.num_tokens + (lease.partial[1] if lease.partial else 0)
+        cached = lease.num_cached_tokens
         count = draft.room(seq, seq.target - cached)
         needed = self._pages(cached + count) - len(lease.pages)
+        available = self._cache.num_free + self._cache.num_evictable
         # Every running sequence may want one more page soon: admitting on the last ones would only thrash.
-        spare = self._cache.num_free + self._cache.num_evictable - needed
-        try:
-            if count <= 0 or (self._running and spare < len(self._running)):
-                raise OutOfPages(f"{needed} pages wanted")
-            pages = self._cache.allocate(needed)
-        except OutOfPages:
+        if count <= 0 or needed + len(self._running) > available:
             self._cache.release(lease, seq.tokens[: lease.num_tokens], [])
             return None
+        pages = self._cache.allocate(needed)
         seq.admit(lease, pages, cached)
         copy = (lease.partial[0], pages[0]) if lease.partial else None
         return Chunk(seq, cached, count, seq.logit_rows(count), copy)

@@ -1,0 +1,156 @@
+"""Tree, pool and scheduler together, against a memory that remembers which token lies in which slot."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from treille.radix.cache import PrefixCache
+from treille.runtime.params import SamplingParams
+from treille.runtime.scheduler import Scheduler, StepPlan
+from treille.runtime.sequence import Kind, Sequence, Status
+
+MAX_PAGES = 12
+WORDS = st.lists(st.integers(0, 1), min_size=1, max_size=30)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Random requests, steps, aborts and failures on a pool that is too small for all of them."""
+
+    @initialize(
+        page_size=st.sampled_from([1, 3, 4]),
+        extra=st.integers(1, 20),
+        budget=st.sampled_from([1, 5, 64]),
+        max_num_seqs=st.integers(1, 5),
+        enabled=st.booleans(),
+        policy=st.sampled_from(["lpm", "fcfs"]),
+    )
+    def start(self, page_size, extra, budget, max_num_seqs, enabled, policy) -> None:
+        self.size = page_size
+        self.limit = page_size * MAX_PAGES
+        self.cache = PrefixCache(MAX_PAGES + extra, page_size, enabled=enabled)
+        self.scheduler = Scheduler(
+            self.cache, max_num_seqs=max_num_seqs, max_batched_tokens=budget, policy=policy
+        )
+        self.memory = np.full((MAX_PAGES + extra, page_size), -1)
+        self.max_num_seqs, self.budget = max_num_seqs, budget
+        self.live: list[Sequence] = []
+        self.count = 0
+
+    def make(self, kind: Kind, prompt, continuation=()) -> Sequence:
+        self.count += 1
+        seq = Sequence(
+            request_id=str(self.count),
+            index=0,
+            kind=kind,
+            prompt=tuple(prompt),
+            continuation=tuple(continuation),
+            params=SamplingParams(),
+            seed=0,
+            matcher=None,
+            max_pages=MAX_PAGES,
+        )
+        self.live.append(seq)
+        return seq
+
+    @rule(prompts=st.lists(WORDS, min_size=1, max_size=3), kind=st.sampled_from([Kind.SAMPLE, Kind.PREFILL]))
+    def add(self, prompts, kind) -> None:
+        self.scheduler.add([self.make(kind, prompt[: self.limit]) for prompt in prompts])
+
+    @rule(prompt=WORDS, rest=WORDS, front=st.booleans())
+    def add_scored(self, prompt, rest, front) -> None:
+        room = self.limit - 1
+        self.scheduler.add([self.make(Kind.SCORE, prompt[:room], rest[: max(1, room - len(prompt))])], front=front)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.live)
+    def abort(self, data) -> None:
+        seq = self.live.pop(data.draw(st.integers(0, len(self.live) - 1)))
+        self.scheduler.finish(seq)
+        self.scheduler.finish(seq)  # twice is harmless
+
+    @rule(data=st.data(), times=st.integers(1, 6))
+    @precondition(lambda self: self.live)
+    def step(self, data, times) -> None:
+        for _ in range(times):
+            if self.live:
+                self.one_step(data)
+
+    def one_step(self, data) -> None:
+        plan = self.scheduler.plan()
+        assert plan.chunks, "sequences are alive and nothing was planned"
+        self.check_plan(plan)
+        if data.draw(st.integers(0, 19)) == 0:  # the model fails: nothing of this step can be trusted
+            for chunk in plan.chunks:
+                self.scheduler.fail(chunk.seq)
+                self.live.remove(chunk.seq)
+            return
+        self.compute(plan)
+        for chunk in plan.chunks:
+            self.scheduler.advance(chunk)
+            self.after(chunk.seq, data)
+
+    def check_plan(self, plan: StepPlan) -> None:
+        assert 0 < plan.num_tokens <= self.budget
+        assert self.scheduler.num_running <= self.max_num_seqs
+        assert len({id(chunk.seq) for chunk in plan.chunks}) == len(plan.chunks)
+        written = set()
+        for chunk in plan.chunks:
+            seq = chunk.seq
+            assert seq.status is Status.RUNNING
+            assert chunk.count > 0 and chunk.start == seq.num_computed
+            assert chunk.start + chunk.count <= seq.target
+            assert seq.num_pages * self.size >= chunk.start + chunk.count
+            assert set(chunk.rows) <= set(range(chunk.count))
+            pages = set(seq.page_row[chunk.start // self.size : seq.num_pages].tolist())
+            assert pages <= set(seq.owned), "would write to a page that it does not own"
+            assert not pages & written, "two sequences would write to one page"
+            written |= pages
+
+    def compute(self, plan: StepPlan) -> None:
+        for chunk in plan.chunks:
+            if chunk.copy is not None:
+                self.memory[chunk.copy[1]] = self.memory[chunk.copy[0]]
+        for chunk in plan.chunks:
+            seq, end = chunk.seq, chunk.start + chunk.count
+            for position in range(chunk.start, end):
+                self.memory[seq.page_row[position // self.size], position % self.size] = seq.tokens[position]
+        for chunk in plan.chunks:
+            end = chunk.start + chunk.count
+            seen = self.memory[chunk.seq.page_row[: chunk.seq.num_pages]].reshape(-1)[:end]
+            assert seen.tolist() == chunk.seq.tokens[:end], "the pages do not hold the sequence's tokens"
+
+    def after(self, seq: Sequence, data) -> None:
+        if seq.pending:
+            return
+        full = len(seq.tokens) >= self.limit
+        if seq.kind is not Kind.SAMPLE or full or data.draw(st.integers(0, 9)) == 0:
+            self.scheduler.finish(seq)
+            self.live.remove(seq)
+        else:
+            self.scheduler.append(seq, data.draw(st.integers(0, 1)))
+
+    @rule()
+    def flush(self) -> None:
+        self.cache.flush()
+
+    @invariant()
+    def consistent(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        self.scheduler.check()
+        assert self.scheduler.num_running + self.scheduler.num_waiting == len(self.live)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        for seq in self.live:
+            self.scheduler.finish(seq)
+        self.scheduler.check()
+        self.cache.flush()
+        assert self.cache.num_free == self.cache.num_pages
+
+
+TestScheduler = SchedulerMachine.TestCase
+TestScheduler.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
