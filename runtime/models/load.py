@@ -1,0 +1,92 @@
+"""`load_model`: from what the user typed to a model that runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from treille.kernels.select import select_kernels
+from treille.runtime.errors import ModelError
+from treille.runtime.models.config import ModelConfig
+from treille.runtime.models.files import read_json
+from treille.runtime.models.gguf import GGUFSource
+from treille.runtime.models.hf_config import config_from_hf
+from treille.runtime.models.linear import has_fast_bfloat16
+from treille.runtime.models.llama import LanguageModel, LlamaModel
+from treille.runtime.models.resolve import resolve_model
+from treille.runtime.models.safetensors_source import SafetensorsSource
+from treille.runtime.models.weights import ModelWeights, load_weights
+from treille.runtime.tokenizer import Tokenizer
+
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A model ready to run. `folder` is where its files lie; None for a GGUF file."""
+
+    name: str
+    config: ModelConfig
+    model: LanguageModel
+    tokenizer: Tokenizer
+    folder: Path | None
+
+
+def load_model(
+    source: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device,
+    max_seq_len: int | None = None,
+) -> LoadedModel:
+    """Load an alias, a folder, a GGUF file or a hub id.
+
+    `dtype` is float32 or bfloat16; None picks bfloat16 where the hardware multiplies it, else float32.
+    Raises `ModelNotFound`, `UnsupportedModel` or `ModelError`, each with what to do about it.
+    """
+    dtype = default_dtype(device) if dtype is None else dtype
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype must be torch.float32 or torch.bfloat16, not {dtype}")
+    place = resolve_model(source)
+    if place.is_gguf:
+        config, weights, tokenizer = _read_gguf(place.path, dtype, device)
+    else:
+        config, weights, tokenizer = _read_folder(place.path, dtype, device)
+    model = LlamaModel(config, weights, select_kernels(device), max_seq_len=max_seq_len)
+    return LoadedModel(place.name, config, model, tokenizer, None if place.is_gguf else place.path)
+
+
+def default_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on CUDA and on CPUs that multiply it in hardware, else float32."""
+    fast = device.type == "cuda" or (device.type == "cpu" and has_fast_bfloat16())
+    return torch.bfloat16 if fast else torch.float32
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """The config of a Hugging Face folder."""
+    generation = folder / "generation_config.json"
+    return config_from_hf(
+        read_json(folder / "config.json"), read_json(generation) if generation.exists() else None
+    )
+
+
+def _read_folder(
+    folder: Path, dtype: torch.dtype, device: torch.device
+) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
+    config = read_config(folder)
+    with SafetensorsSource(folder) as source:
+        weights = load_weights(config, source, dtype=dtype, device=device)
+    return config, weights, Tokenizer.from_folder(folder)
+
+
+def _read_gguf(
+    path: Path, dtype: torch.dtype, device: torch.device
+) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
+    with GGUFSource(path) as source, TemporaryDirectory(prefix="treille-") as scratch:
+        for name, content in source.tokenizer_files().items():
+            (Path(scratch) / name).write_bytes(content)
+        tokenizer = Tokenizer.from_folder(scratch)
+        return source.config, load_weights(source.config, source, dtype=dtype, device=device), tokenizer
