@@ -1,1 +1,16 @@
-"""Constraints: byte automata, token masks, matchers."""
+"""Constraints on generated text: what may be compiled, and what a token may be next.
+
+vocab = Vocabulary.from_tokenizer(tokenizer)
+grammar = compile_regex(r"[A-Z]{2,4}-\\d{1,5}", vocab)
+matcher = grammar.matcher()
+matcher.fill_mask(row)
+matcher.accept(token_id)
+"""
+
+from __future__ import annotations
+
+from treille.runtime.grammar.compile import compile_choices, compile_constraint, compile_regex
+from treille.runtime.grammar.grammar import Grammar, Matcher
+from treille.runtime.grammar.vocabulary import Vocabulary
+
+__all__ = ["Grammar", "Matcher", "Vocabulary", "compile_choices", "compile_constraint", "compile_regex"]

@@ -1,0 +1,37 @@
+"""What a compilation may cost: every loop of it stops with an error instead of hanging."""
+
+from __future__ import annotations
+
+import time
+
+from treille.runtime.errors import UnsupportedConstraint
+
+MAX_SECONDS = 2.0
+MAX_STATES = 65_536  # of a finished automaton; 1 KiB each
+MAX_NFA_STATES = 200_000
+MAX_NFA_ITEMS = 2_000_000  # NFA states times what may follow them
+MAX_TABLE = 16_000_000  # entries of a table in the making
+MAX_CHOICE_BYTES = 1_000_000
+
+
+class Budget:
+    """The wall time of one compilation, and the words for whatever limit it runs into."""
+
+    def __init__(self, keyword: str, *, seconds: float = MAX_SECONDS) -> None:
+        self._keyword = keyword
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+
+    def check_time(self) -> None:
+        """Raises `UnsupportedConstraint` when the time is up."""
+        if time.monotonic() > self._deadline:
+            raise self.exceeded(f"compiling it takes longer than the limit of {self._seconds:g} s")
+
+    def check_states(self, count: int, limit: int = MAX_STATES) -> None:
+        """Raises `UnsupportedConstraint` when `count` states are more than `limit`."""
+        if count > limit:
+            raise self.exceeded(f"its automaton needs more than the limit of {limit} states")
+
+    def exceeded(self, reason: str) -> UnsupportedConstraint:
+        """The error for a limit, to be raised."""
+        return UnsupportedConstraint(self._keyword, "offset 0", reason)

@@ -1,0 +1,100 @@
+"""`Vocabulary`: the bytes of every token, and the trie that masks are walked on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treille.runtime.grammar.cache import ByteCache
+from treille.runtime.grammar.masks import Trie, build_trie
+from treille.runtime.grammar.spellings import read_tokenizer
+
+DEFAULT_CACHE_BYTES = 256 << 20
+
+
+class Vocabulary:
+    """The tokens of a model, fixed. Grammars that were compiled for it are cached on it.
+
+    `tokens[t]` is what token t adds to the text, or None for tokens that are not text: special,
+    control and unused ones; those, and tokens without bytes, are in no mask. `eos_ids` end a text and
+    are in a mask iff the text may end there. `vocab_size` may be larger than the number of tokens, as
+    logits sometimes are: the ids past the end are in no mask.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes | None],
+        *,
+        eos_ids: Iterable[int] = (),
+        vocab_size: int | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        self.vocab_size = len(tokens) if vocab_size is None else vocab_size
+        if self.vocab_size < len(tokens):
+            raise ValueError(f"vocab_size is {self.vocab_size}, and there are {len(tokens)} tokens")
+        self.eos_ids = frozenset(eos_ids)
+        if not all(0 <= one < self.vocab_size for one in self.eos_ids):
+            raise ValueError(f"eos_ids must be token ids below {self.vocab_size}: {sorted(self.eos_ids)}")
+        self.tokens: tuple[bytes | None, ...] = tuple(
+            None if not spelling or token_id in self.eos_ids else bytes(spelling)
+            for token_id, spelling in enumerate(tokens)
+        )
+        self.cache = ByteCache(cache_bytes)
+
+    @classmethod
+    def from_tokenizer(
+        cls,
+        tokenizer: Any,
+        *,
+        eos_ids: Iterable[int] | None = None,
+        vocab_size: int | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> Vocabulary:
+        """The vocabulary of this runtime's `Tokenizer`, a `tokenizers.Tokenizer` or a transformers one.
+
+        `eos_ids` replaces the tokenizer's own; a bare `tokenizers.Tokenizer` has none, and then its
+        special tokens with a usual name (`</s>`, `<|im_end|>`, ...) are taken. `vocab_size`: the width
+        of the model's logits, if larger. Raises `ValueError` for a tokenizer whose tokens have no
+        bytes of their own, `TypeError` for anything else.
+        """
+        found = read_tokenizer(tokenizer)
+        return cls(
+            found.tokens,
+            eos_ids=found.eos_ids if eos_ids is None else eos_ids,
+            vocab_size=max(found.vocab_size, vocab_size or 0),
+            cache_bytes=cache_bytes,
+        )
+
+    @property
+    def num_words(self) -> int:
+        """Length of a mask's row: 32 tokens a word."""
+        return -(-self.vocab_size // 32)
+
+    @cached_property
+    def trie(self) -> Trie:
+        """The token trie; built when it is first wanted."""
+        return build_trie(
+            [(spelling, token_id) for token_id, spelling in enumerate(self.tokens) if spelling is not None]
+        )
+
+    @cached_property
+    def single_bytes(self) -> NDArray[np.bool_]:
+        """Which bytes are a token by themselves: bool [256]."""
+        present = np.zeros(256, np.bool_)
+        present[[spelling[0] for spelling in self.tokens if spelling is not None and len(spelling) == 1]] = (
+            True
+        )
+        return present
+
+    @cached_property
+    def eos_words(self) -> NDArray[np.uint32]:
+        """The mask in which only the ids that end a text are set."""
+        row = np.zeros(self.num_words, np.uint32)
+        for token_id in self.eos_ids:
+            row[token_id >> 5] |= np.uint32(1 << (token_id & 31))
+        row.flags.writeable = False
+        return row
