@@ -77,13 +77,14 @@ def _value(generation: Generation, kind: ValueType, options: GenOptions) -> obje
     A constrained text can only be wrong by being unfinished: `max_tokens` or a stop cut it off.
     """
     text = generation.text
+    try:
+        value = kind.parse(text)
+    except ValueError:
+        raise WrongText(f"{text!r} is not of type {kind.name}{_reason(generation)}") from None
     is_whole = generation.finish_reason != "length" and generation.stop_reason is None
     if options.regex is not None and not is_whole and not _matches(options.regex, text):
         raise WrongText(f"{text!r} does not match the pattern {options.regex!r}{_reason(generation)}")
-    try:
-        return kind.parse(text)
-    except ValueError:
-        raise WrongText(f"{text!r} is not of type {kind.name}{_reason(generation)}") from None
+    return value
 
 
 def _matches(pattern: str, text: str) -> bool:

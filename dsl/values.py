@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from dataclasses import dataclass
 from enum import Enum
@@ -40,12 +41,12 @@ class ValueType:
 
     def parse(self, text: str) -> object:
         """The value that the text stands for. Raises ValueError if it stands for none."""
-        if self.kind == "int":
-            return int(text)
-        if self.kind == "float":
-            return float(text)
         if self.kind == "str":
             return text
+        if self.regex is not None:
+            if re.fullmatch(self.regex, text) is None:
+                raise ValueError(f"{text!r} does not match {self.regex}")
+            return int(text) if self.kind == "int" else float(text)
         for candidate, value in self.table:
             if candidate == text:
                 return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -138,8 +139,12 @@ class ScriptedBackend:
 
     def _usage(self, prompt: Prompt) -> UsageCounts:
         text = prompt.text
-        cached = max((len(common_text(text, seen)) for seen in self._seen), default=0)
-        self._seen.append(text)
+        # In sorted order the texts that share the longest beginning with this one stand next to it.
+        place = bisect_left(self._seen, text)
+        cached = max(
+            (len(common_text(text, seen)) for seen in self._seen[max(place - 1, 0) : place + 1]), default=0
+        )
+        self._seen.insert(place, text)
         return UsageCounts(prompt_tokens=len(text), cached_tokens=cached, num_requests=1)
 
 
