@@ -217,7 +217,9 @@ class EngineCore:
         if seq.matcher is not None:
             mask = np.zeros(-(-self._tokenizer.vocab_size // 32), dtype=np.uint32)
             seq.matcher.fill_mask(mask)
-        banned: set[int] = set(self._tokenizer.eos_ids) if params.ignore_eos else set()
+        banned: set[int] = set()
+        if params.ignore_eos and mask is not None:  # a free text goes on after an end token, a grammar cannot
+            banned.update(self._tokenizer.eos_ids)
         if len(seq.output_ids) < params.min_tokens:
             banned.update(self._tokenizer.eos_ids, params.stop_token_ids)
         return SampleRow(

@@ -66,15 +66,19 @@ class Engine:
         schedule_policy: str = "lpm",
         seed: int = 0,
     ) -> None:
-        where = _device(device)
+        where, precision = _device(device), _dtype(dtype)
         if isinstance(model, LoadedModel):
             loaded = model
+            if device is not None and where != loaded.model.device:
+                raise InvalidRequest(f"the loaded model is on {loaded.model.device}", field="device")
+            if dtype is not None and precision != loaded.model.dtype:
+                raise InvalidRequest(f"the loaded model is {loaded.model.dtype}", field="dtype")
         else:
-            loaded = load_model(model, dtype=_dtype(dtype), device=where, max_seq_len=max_seq_len)
+            loaded = load_model(model, dtype=precision, device=where, max_seq_len=max_seq_len)
         self.config = resolve_config(
             loaded.config,
             dtype=loaded.model.dtype,
-            device=where,
+            device=loaded.model.device,
             max_seq_len=max_seq_len,
             max_num_seqs=max_num_seqs,
             max_batched_tokens=max_batched_tokens,

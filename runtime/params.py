@@ -37,7 +37,8 @@ class SamplingParams:
     Penalties: `repetition_penalty` looks at prompt and output, `presence_penalty` and
     `frequency_penalty` at the output only. Order: penalties, `logit_bias`, hard masks (constraint,
     `min_tokens`), temperature, top-k, top-p, min-p. Hard masks hold last: no bias lifts one. When the
-    constraint leaves only the end of the text, it wins over `min_tokens` and `ignore_eos`.
+    constraint leaves only the end of the text, it wins over `min_tokens` and `ignore_eos`. `ignore_eos`
+    takes an end token for one that has no text and goes on; under a constraint, none is drawn.
 
     `temperature=0` is greedy, whatever `top_p` and `top_k` say. `top_k=0` means no limit, `top_p=0`
     keeps the likeliest token only. `logprobs=k` returns each token's log-probability with its `k`

@@ -6,6 +6,7 @@ milliseconds against brute force.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Sequence
 
@@ -63,7 +64,7 @@ class HistoryModel:
             raise self.fail_with
         ragged = inputs.ragged
         starts = ragged.query_start.tolist()
-        self.steps.append([b - a for a, b in zip(starts, starts[1:], strict=False)])
+        self.steps.append([b - a for a, b in itertools.pairwise(starts)])
         kv.keys[0].view(-1)[ragged.slots] = inputs.token_ids
         found = []
         for row in inputs.logit_rows.tolist():
@@ -92,6 +93,21 @@ class HistoryModel:
         return tokens[len(prompt) :]
 
 
+class Speaker(HistoryModel):
+    """Wants to say a text after a prompt of any length that does not end with it, byte by byte."""
+
+    def __init__(self, said: bytes) -> None:
+        super().__init__()
+        self.said = said
+
+    def logits(self, context: Iterable[int]) -> np.ndarray:
+        tokens = bytes(token for token in context if token < EOS)
+        done = max(n for n in range(len(self.said) + 1) if tokens.endswith(self.said[:n]))
+        logits = super().logits(tokens)
+        logits[self.said[done] if done < len(self.said) else EOS] += 100
+        return logits
+
+
 def byte_tokenizer(chat_template: str | None = None) -> Tokenizer:
     """One token a byte, and `<eos>`."""
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet(), key=_byte_of)
@@ -115,6 +131,11 @@ def _byte_of(char: str) -> int:
 @pytest.fixture
 def history_model() -> HistoryModel:
     return HistoryModel()
+
+
+@pytest.fixture
+def speaker() -> type[Speaker]:
+    return Speaker
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from treille.radix.cache import PrefixCache
@@ -61,7 +62,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(prompt=WORDS, rest=WORDS, front=st.booleans())
     def add_scored(self, prompt, rest, front) -> None:
         room = self.limit - 1
-        self.scheduler.add([self.make(Kind.SCORE, prompt[:room], rest[: max(1, room - len(prompt))])], front=front)
+        self.scheduler.add(
+            [self.make(Kind.SCORE, prompt[:room], rest[: max(1, room - len(prompt))])], front=front
+        )
 
     @rule(data=st.data())
     @precondition(lambda self: self.live)
