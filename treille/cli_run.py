@@ -1,0 +1,26 @@
+"""`treille run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from treille.dsl.program import Program
+from treille.runtime.engine import Engine
+from treille.show import show_on
+
+
+def run(
+    program: Program,
+    arguments: Mapping[str, Any],
+    *,
+    model: str,
+    settings: Mapping[str, Any],
+    sampling: Mapping[str, Any],
+) -> None:
+    """Run a program on `model`, whose engine has the `settings`; `sampling` holds the defaults of `gen`."""
+    with Engine(model, **settings) as engine:
+        # An argument of the program comes before a sampling field of the same name.
+        show_on(Console(), program, engine, {**sampling, **arguments})
