@@ -7,6 +7,7 @@ a sequence lies in page `page_table[seq, i // page_size]` at offset `i % page_si
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -119,6 +120,13 @@ class Ragged:
         for tensor in (self.query_start, self.context_lens, self.page_table, self.slots, self.positions):
             require(tensor.is_contiguous(), "the step's tensors must be contiguous")
             require(tensor.device == self.slots.device, "the step's tensors must share one device")
+
+
+def zeroed(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Zeros on the CPU whose memory the system hands out page by page, when it is first touched: a pool is
+    sized for the worst case and mostly stays empty."""
+    raw = np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)
+    return torch.from_numpy(raw).view(dtype).reshape(tuple(shape))
 
 
 def _host(tensor: Tensor) -> np.ndarray:

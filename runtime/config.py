@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -42,7 +43,7 @@ class EngineConfig:
 def resolve_config(
     model: ModelConfig,
     *,
-    dtype: torch.dtype,
+    page_bytes: Callable[[int], int],
     device: torch.device,
     max_seq_len: int | None,
     max_num_seqs: int,
@@ -56,7 +57,7 @@ def resolve_config(
 ) -> EngineConfig:
     """Check the settings and work out the pool's size.
 
-    `kv_memory` is in bytes, or text such as "2GiB"; None takes what `max_num_seqs` sequences of
+    `page_bytes` tells what one page of a given size takes. `kv_memory` is in bytes, or text such as "2GiB"; None takes what `max_num_seqs` sequences of
     `max_seq_len` tokens need, at most a quarter of the machine's memory (on CUDA: of what is free, 85 %).
     Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence.
     """
@@ -64,7 +65,7 @@ def resolve_config(
         ("max_num_seqs", max_num_seqs, 1, 65_536),
         ("max_batched_tokens", max_batched_tokens, 1, 1_048_576),
         ("max_queued", max_queued, 0, 1_000_000),
-        ("page_size", page_size, 1, 1024),
+        ("page_size", page_size, 1, 256),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise InvalidRequest(
@@ -82,21 +83,20 @@ def resolve_config(
             f"max_seq_len must be from 2 to the model's {limit} positions, not {max_seq_len!r}",
             field="max_seq_len",
         )
-    max_pages = -(-length // page_size)
-    page_bytes = 2 * model.num_layers * model.num_kv_heads * model.head_dim * dtype.itemsize * page_size
+    max_pages, bytes_each = -(-length // page_size), page_bytes(page_size)
     # One page more than the longest sequence needs: it may borrow the page it copies its start from.
     least, wanted = max_pages + 1, max_pages * max_num_seqs + 1
     if kv_memory is None:
         # Without a word on the length, a long-context model must not fail for want of memory.
-        num_pages = min(wanted, _memory(device) // page_bytes)
+        num_pages = min(wanted, _memory(device) // bytes_each)
         if num_pages < least and max_seq_len is None:
             least, length = num_pages, (num_pages - 1) * page_size
     else:
-        num_pages = parse_bytes(kv_memory) // page_bytes
+        num_pages = parse_bytes(kv_memory) // bytes_each
     if num_pages < max(least, 2):
         raise ModelError(
             f"the KV pool would hold {max(num_pages - 1, 0) * page_size} tokens, too few for one sequence of "
-            f"max_seq_len={length}: set kv_memory to {least * page_bytes} bytes or more, or lower max_seq_len"
+            f"max_seq_len={length}: set kv_memory to {least * bytes_each} bytes or more, or lower max_seq_len"
         )
     return EngineConfig(
         max_seq_len=length,

@@ -77,7 +77,7 @@ class Engine:
             loaded = load_model(model, dtype=precision, device=where, max_seq_len=max_seq_len)
         self.config = resolve_config(
             loaded.config,
-            dtype=loaded.model.dtype,
+            page_bytes=loaded.model.page_bytes,
             device=loaded.model.device,
             max_seq_len=max_seq_len,
             max_num_seqs=max_num_seqs,

@@ -46,6 +46,8 @@ class LanguageModel(Protocol):
     @property
     def device(self) -> torch.device: ...
 
+    def page_bytes(self, page_size: int) -> int: ...
+
     def new_kv(self, num_pages: int, page_size: int) -> KVCache: ...
 
     def copy_pages(self, kv: KVCache, pairs: Sequence[tuple[int, int]]) -> None: ...
@@ -77,6 +79,16 @@ class LlamaModel:
                 norm_eps=config.rms_norm_eps,
             )
             for window in config.windows
+        )
+
+    def page_bytes(self, page_size: int) -> int:
+        """Bytes that one page of the cache takes over all layers."""
+        return self._kernels.page_bytes(
+            num_layers=self.config.num_layers,
+            page_size=page_size,
+            num_kv_heads=self.config.num_kv_heads,
+            head_dim=self.config.head_dim,
+            dtype=self.dtype,
         )
 
     def new_kv(self, num_pages: int, page_size: int) -> KVCache:

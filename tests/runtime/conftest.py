@@ -51,6 +51,9 @@ class HistoryModel:
         self.steps: list[list[int]] = []  # new tokens of each sequence, a step
         self.fail_with: Exception | None = None
 
+    def page_bytes(self, page_size: int) -> int:
+        return page_size * 64
+
     def new_kv(self, num_pages: int, page_size: int) -> KVCache:
         pages = torch.full((num_pages, page_size), -1, dtype=torch.int64)
         return KVCache((pages,), (pages,), num_pages, page_size, 1, 8)

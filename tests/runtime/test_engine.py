@@ -67,7 +67,7 @@ class TestSameAnswer:
     @pytest.mark.parametrize("pages", [20, 28])
     @pytest.mark.parametrize("caching", [True, False])
     def test_preemption(self, make_engine, pages, caching) -> None:
-        page_bytes = 2 * 8 * 4 * 4  # keys and values of 4 tokens of 8 floats
+        page_bytes = 4 * 64  # as the history model says
         engine, model = make_engine(
             max_seq_len=64, kv_memory=pages * page_bytes, enable_prefix_caching=caching, max_num_seqs=16
         )
@@ -94,7 +94,7 @@ class TestSameAnswer:
         assert run(3) == run(3) != run(4)
 
     def test_ends_at_eos(self, make_engine, history_model) -> None:
-        history_model.bias[256] = 1.5
+        history_model.bias[256] = 0.5
         engine, model = make_engine(history_model)
         prompts = random_prompts(20, 1, 8)
         done = engine.generate(prompts, SamplingParams(temperature=0, max_tokens=40))
@@ -483,6 +483,7 @@ class TestArguments:
         [
             {"max_num_seqs": 0},
             {"page_size": 0},
+            {"page_size": "4"},
             {"max_seq_len": 1},
             {"max_seq_len": 5000},
             {"schedule_policy": "random"},
