@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from treille.runtime.engine import Engine
 from treille.runtime.models.config import ModelConfig, RopeConfig
 from treille.runtime.models.llama import ModelInputs
 from treille.runtime.models.load import LoadedModel
+from treille.runtime.models.resolve import resolve_model
 from treille.runtime.tokenizer import Tokenizer
 
 EOS = 256
@@ -153,3 +155,9 @@ def make_engine(request: pytest.FixtureRequest):
         return engine, model
 
     return make
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder() -> Path:
+    """The embedded model as a Hugging Face folder."""
+    return resolve_model("smollm2-135m").path

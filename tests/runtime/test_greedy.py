@@ -1,0 +1,182 @@
+"""SmolLM2 in float32, token for token: against transformers, and against itself under every schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from treille.runtime.engine import Engine
+from treille.runtime.params import SamplingParams
+from treille.runtime.types import Request, ScoreRequest
+
+LENGTH = 64
+GREEDY = SamplingParams(temperature=0, max_tokens=LENGTH, ignore_eos=True)
+
+SHORT = [
+    "",
+    "a",
+    " ",
+    "\n",
+    ".",
+    "The",
+    "Hello",
+    "1",
+    "\t\t",
+    "I am",
+    "Why?",
+    "éa",
+    "你",
+    "🙂",
+    "Once upon a time",
+]
+PROSE = [
+    "The quick brown fox jumps over the lazy dog and",
+    "In 1969, the first people who walked on the Moon",
+    "A recipe for bread: flour, water, salt and",
+    "Dear Sir or Madam,\n\nI am writing to you because",
+    "The three laws of thermodynamics say that",
+    "Q: What is the capital of Italy?\nA:",
+    "Q: How many legs has a spider?\nA:",
+    "She opened the door, looked at the garden, and",
+    "List of planets:\n1. Mercury\n2. Venus\n3.",
+    "The opposite of hot is",
+]
+UNICODE = [
+    "El perro corre por la calle y",
+    "Der Hund läuft über die Straße, und",
+    "Je m'appelle Zoé et j'habite à",
+    "日本の首都は東京です。",
+    "Привет, как твои дела?",
+    "مرحبا بالعالم",
+    "नमस्ते दुनिया",
+    "Ελλάδα είναι",
+    "🙂🙃🙂🙃🙂",
+    "e\u0301 \u200b zero width",
+]
+CODE = [
+    "def fibonacci(n):\n    if n < 2:\n        return n\n",
+    "import numpy as np\n\nx = np.array([",
+    "SELECT name, age FROM users WHERE",
+    "<html>\n  <body>\n    <h1>",
+    '{"name": "Ada", "age": 36, "tags": ["',
+    "for (int i = 0; i < n; i++) {\n",
+    "#include <stdio.h>\n\nint main(void) {\n\t",
+    "fn main() {\n    println!(",
+    "$ ls -la\ntotal 42\ndrwxr-xr-x",
+    "x = 123456789 + 987654321\nprint(x)\n",
+]
+LONG = [
+    "word " * 300,
+    "The cat sat on the mat. " * 40 + "Then",
+    "".join(f"{i}, " for i in range(250)),
+    "abc " * 50 + "\n\n" + "xyz " * 50,
+    "\n".join(f"line {i}: value={i * i}" for i in range(60)),
+]
+PROMPTS = SHORT + PROSE + UNICODE + CODE + LONG
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine("smollm2-135m", dtype="float32", max_seq_len=2048, kv_memory="1GiB") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def prompt_ids(engine: Engine) -> list[tuple[int, ...]]:
+    return [engine.encode(prompt) for prompt in PROMPTS]
+
+
+@pytest.fixture(scope="module")
+def expected(engine: Engine, prompt_ids) -> list[tuple[int, ...]]:
+    """Each prompt by itself, without help of the cache."""
+    found = []
+    for ids in prompt_ids:
+        engine.flush_cache()
+        found.append(engine.generate([ids], GREEDY)[0].token_ids)
+    return found
+
+
+def test_there_are_fifty_prompts() -> None:
+    assert len(PROMPTS) == 50 == len(set(PROMPTS))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tokens_are_those_of_transformers(engine, prompt_ids, expected, smollm2_folder) -> None:
+    """One forward over prompt and output: each output token must be the likeliest after what precedes it,
+    which makes it, by induction, what transformers generates."""
+    from transformers import AutoModelForCausalLM
+
+    net = AutoModelForCausalLM.from_pretrained(smollm2_folder, dtype=torch.float32).eval()
+    for prompt, ids, output in zip(PROMPTS, prompt_ids, expected, strict=True):
+        with torch.inference_mode():
+            logits = net(torch.tensor([[*ids, *output]])).logits[0, len(ids) - 1 : -1]
+        best = tuple(logits.argmax(dim=-1).tolist())
+        assert output == best, f"prompt {prompt[:40]!r}"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_prompts_are_encoded_as_transformers_does(engine, smollm2_folder) -> None:
+    from transformers import AutoTokenizer
+
+    reference = AutoTokenizer.from_pretrained(smollm2_folder)
+    for prompt in PROMPTS[1:]:
+        assert list(engine.encode(prompt)) == reference(prompt).input_ids
+
+
+def test_in_a_batch(engine, prompt_ids, expected) -> None:
+    engine.flush_cache()
+    assert [c.token_ids for c in engine.generate(prompt_ids, GREEDY)] == expected
+
+
+def test_on_a_warm_cache(engine, prompt_ids, expected) -> None:
+    done = engine.generate(prompt_ids, GREEDY)
+    assert [c.token_ids for c in done] == expected
+    assert sum(c.usage.cached_tokens for c in done) > 0.8 * sum(map(len, prompt_ids))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_batched_tokens": 7, "max_num_seqs": 32},
+        {"max_batched_tokens": 512, "max_num_seqs": 32, "enable_prefix_caching": False},
+        {"max_batched_tokens": 64, "max_seq_len": 2048, "kv_memory": "110MiB"},
+    ],
+    ids=["chunks-of-7", "chunks-of-512-no-cache", "preemption"],
+)
+def test_under_other_schedules(engine, prompt_ids, expected, settings) -> None:
+    with Engine(
+        "smollm2-135m", dtype="float32", **({"max_seq_len": 2048, "kv_memory": "1GiB"} | settings)
+    ) as other:
+        done = other.generate(prompt_ids[::2], GREEDY)
+        stats = other.stats()
+    assert [c.token_ids for c in done] == expected[::2]
+    if "kv_memory" in settings:
+        assert stats["preemptions"] > 0
+
+
+def test_one_token_a_step(engine, prompt_ids, expected) -> None:
+    with Engine(
+        "smollm2-135m", dtype="float32", max_seq_len=2048, kv_memory="1GiB", max_batched_tokens=1
+    ) as other:
+        done = other.generate(prompt_ids[3:12:3], GREEDY)
+    assert [c.token_ids for c in done] == expected[3:12:3]
+
+
+def test_logprobs_agree_with_scores(engine) -> None:
+    ids = engine.encode("The capital of France is")
+    (done,) = engine.generate([ids], SamplingParams(temperature=0, max_tokens=5, logprobs=3))
+    (end,) = engine.submit(ScoreRequest(prompt_ids=ids, continuations=(done.token_ids,)))
+    assert [p.logprob for p in done.logprobs] == pytest.approx(end.logprobs[0], abs=1e-4)
+    for one in done.logprobs:
+        assert len(one.top) == 3 and one.top[0] == (one.token_id, pytest.approx(one.logprob))
+        assert [v for _, v in one.top] == sorted((v for _, v in one.top), reverse=True)
+
+
+def test_constrained_output_stops_by_itself(engine) -> None:
+    params = SamplingParams(temperature=0, max_tokens=40, regex=r"\d{4}-\d{2}-\d{2}")
+    stream = engine.submit(Request(prompt_ids=engine.encode("Today is "), params=params))
+    *tokens, end = stream
+    assert end.completions[0].finish_reason == "stop"
+    assert [e.text for e in tokens if e.forced] == ["-", "-"]
