@@ -58,7 +58,8 @@ def resolve_config(
     """Check the settings and work out the pool's size.
 
     `page_bytes` tells what one page of a given size takes. `kv_memory` is in bytes, or text such as
-    "2GiB"; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most a quarter of the machine's memory (on CUDA: of what is free, 85 %).
+    "2GiB"; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most a quarter of
+    the machine's memory (on CUDA: of what is free, 85 %).
     Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence.
     """
     for name, value, low, high in (
