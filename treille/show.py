@@ -57,11 +57,12 @@ def show_on(console: Console, program: Program, backend: object, arguments: Mapp
 
 class Screen:
     """Writes text events, one branch at a time: others wait in a buffer until the one that is being
-    written has finished its variable."""
+    written has finished a variable, or goes over into the branch that it came from."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Branch = ()
+        self._live_has_found = False
         self._waiting: dict[Branch, list[TextEvent]] = {}
         self._open: dict[Branch, set[str]] = {}
         self._roles: dict[Branch, str | None] = {}
@@ -72,33 +73,44 @@ class Screen:
         if isinstance(event, FinishedEvent):
             return
         names = self._open.setdefault(event.branch, set())
+        is_live = event.branch == self._live
         if isinstance(event, VariableEvent):
             names.discard(event.name)
+            self._live_has_found |= is_live
         else:
             if event.variable is not None:
                 names.add(event.variable)
-            if event.branch == self._live:
+            if is_live:
                 self._write(event)
             else:
                 self._waiting.setdefault(event.branch, []).append(event)
-        if not self._open.get(self._live):
-            self._turn()
+        while (branch := self._next()) is not None:
+            self._go_to(branch)
 
     def close(self) -> None:
         """Write what still waits, and end the line."""
-        while self._waiting:
-            self._go_to(next(iter(self._waiting)))
+        for branch in list(self._waiting):
+            self._go_to(branch)
         self._end_line()
 
-    def _turn(self) -> None:
-        """The live branch rests: write all that others have, until one of them is in a variable."""
-        while self._waiting and not self._open.get(self._live):
-            self._go_to(next(iter(self._waiting)))
+    def _next(self) -> Branch | None:
+        """The branch to go to, if the live one can be left now: they are gone through as they came."""
+        if self._open.get(self._live):
+            return None
+        may_leave = self._live_has_found or any(map(self._related, self._waiting))
+        return next(iter(self._waiting), None) if may_leave else None
+
+    def _related(self, branch: Branch) -> bool:
+        """Whether one of this and the live branch began or joined the other: they do not run side by side."""
+        shared = min(len(branch), len(self._live))
+        return branch[:shared] == self._live[:shared]
 
     def _go_to(self, branch: Branch) -> None:
         self._live = branch
+        waiting = self._waiting.pop(branch)
+        self._live_has_found = any(event.variable for event in waiting) and not self._open.get(branch)
         self._label(f"── {branch_name(branch)}")
-        for event in self._waiting.pop(branch):
+        for event in waiting:
             self._write(event)
 
     def _write(self, event: TextEvent) -> None:

@@ -6,16 +6,19 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx
 import openai
 import pytest
+import torch
 import uvicorn
 from fastapi import FastAPI
 
+from treille.runtime.engine import Engine
 from treille.runtime.errors import EngineClosed, EngineOverloaded, InvalidConstraint, InvalidRequest
+from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.stream import EventStream
 from treille.runtime.types import (
     Completion,
@@ -279,3 +282,34 @@ def post(plain_client: httpx.Client) -> Callable[..., httpx.Response]:
         return plain_client.post(f"/v1/{route}", content=json.dumps(body), headers=JSON)
 
     return send
+
+
+@pytest.fixture(scope="session")
+def loaded() -> LoadedModel:
+    """The embedded default, loaded once for all engines of these tests."""
+    return load_model("smollm2-135m", device=torch.device("cpu"), max_seq_len=1024)
+
+
+@pytest.fixture(scope="session")
+def engine(loaded: LoadedModel) -> Iterator[Engine]:
+    with Engine(loaded, max_seq_len=1024, max_num_seqs=8, kv_memory="512MiB") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def live(engine: Engine) -> Iterator[Live]:
+    """A server over the real engine."""
+    with serving(create_app(engine)) as live:
+        yield live
+
+
+@pytest.fixture
+def serve_one(loaded: LoadedModel) -> Iterator[Callable[..., tuple[Engine, Live]]]:
+    """A server over a second engine, of other settings or another tokenizer."""
+    with ExitStack() as stack:
+
+        def start(model: LoadedModel = loaded, **settings: int) -> tuple[Engine, Live]:
+            engine = stack.enter_context(Engine(model, max_seq_len=1024, kv_memory="128MiB", **settings))
+            return engine, stack.enter_context(serving(create_app(engine)))
+
+        yield start

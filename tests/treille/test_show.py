@@ -122,6 +122,25 @@ def test_a_branch_waits_until_the_live_one_has_its_variable() -> None:
     assert screen == "start \n── branch 0\na1a2\n── branch 1\nb1b2b3\n── the program goes on\nend\n"
 
 
+def test_a_question_and_its_answer_stay_together() -> None:
+    screen = shown(
+        text("Q0 ", 0, kind="given"),
+        text("Q1 ", 1, kind="given"),
+        text("A0", 0, variable="x"),
+        text("A1", 1, variable="x"),
+        done("x", 1),
+        done("x", 0),
+    )
+    assert screen == "── branch 0\nQ0 A0\n── branch 1\nQ1 A1\n"
+
+
+def test_branches_without_variables() -> None:
+    given = [text(f"{index}", index, kind="given") for index in range(3)]
+    assert shown(*given, text("end")) == (
+        "── branch 0\n0\n── branch 1\n1\n── branch 2\n2\n── the program goes on\nend\n"
+    )
+
+
 def test_nothing_is_lost_when_a_run_breaks_off() -> None:
     screen = shown(text("a", 0, variable="x"), text("b", 1, variable="x"), text("c", 1, 2, variable="x"))
     assert screen == "── branch 0\na\n── branch 1\nb\n── branch 1.2\nc\n"
