@@ -11,8 +11,8 @@ class Linear:
     """`x [T, in] -> x @ weight.T + bias [T, out]`, all in the weight's dtype.
 
     On a CPU with oneDNN the weight is reordered once into the blocks its kernels read, instead of at
-    every call: a row of SmolLM2's projections then takes about half the time, 64 rows about four fifths
-    (benchmarks/LOG.md). A row's result does not depend on how many rows go with it in bfloat16.
+    every call: one row of SmolLM2's projections then takes about half the time, 64 rows about four fifths
+    (benchmarks/LOG.md).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:

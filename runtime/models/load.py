@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from treille.kernels.select import select_kernels
-from treille.runtime.errors import ModelError
+from treille.runtime.errors import ModelError, ModelNotFound
 from treille.runtime.models.config import ModelConfig
 from treille.runtime.models.files import read_json
 from treille.runtime.models.gguf import GGUFSource
@@ -66,7 +66,9 @@ def default_dtype(device: torch.device) -> torch.dtype:
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """The config of a Hugging Face folder."""
+    """The config of a Hugging Face folder. Raises `ModelNotFound` if it has none."""
+    if not (folder / "config.json").is_file():
+        raise ModelNotFound(f"{folder} holds no config.json; it is not a model folder")
     generation = folder / "generation_config.json"
     return config_from_hf(
         read_json(folder / "config.json"), read_json(generation) if generation.exists() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,15 @@ class PagedRun:
         ids = torch.tensor([token for tokens in new.values() for token in tokens])
         inputs = ModelInputs(ids, ragged, torch.tensor(wanted, dtype=torch.int64))
         return self.model.forward(inputs, self.kv)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models gain nothing from threads, and lose much where tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
