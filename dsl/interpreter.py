@@ -100,10 +100,14 @@ class Interpreter:
         self._failure = self._failure or failure
         self._skip_all()
 
+    @property
+    def is_idle(self) -> bool:
+        """Every step that was pushed is done."""
+        return self._current is None and not self._steps and not self._waiting
+
     def stop(self) -> asyncio.Task[None] | None:
-        """Abort what runs and fail what waits; returns the task that is being cancelled, if one is."""
-        if self._current is not None or self._steps or self._waiting:
-            self._failure = self._failure or ProgramCancelled()
+        """Abort what runs, and fail what waits or comes; returns the task that is cancelled, if one is."""
+        self._failure = self._failure or ProgramCancelled()
         task = self._task
         if task is not None:
             task.cancel()
@@ -130,14 +134,15 @@ class Interpreter:
                 self._current = step = self._steps.popleft()
                 try:
                     await self._execute(step)
-                except Exception as error:
-                    self._failure = self._explain(error, step)
+                except (Exception, asyncio.CancelledError) as error:
+                    # Cancelled by `stop`, or by something within the backend, which is a failure like others.
+                    self._failure = self._failure or self._explain(error, step)
                     self._skip_all()
                 self._current = None
         finally:
             self._task = None
 
-    def _explain(self, error: Exception, step: Step) -> GenerationFailed:
+    def _explain(self, error: BaseException, step: Step) -> GenerationFailed:
         operation = step.operation
         word = type(operation).__name__.lower().replace("generate", "gen")
         name = f" {step.variable.name!r}" if step.variable is not None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, overload
 
 from treille.dsl.backends import as_backend
 from treille.dsl.batch import OnError, run_batch
@@ -56,7 +56,7 @@ class Program:
             if parameter.kind in _REFUSED_KINDS or parameter.name in _RESERVED:
                 text = f"{_REFUSED_KINDS.get(parameter.kind, '')}{parameter.name}"
                 raise TypeError(f"program {function.__name__} cannot have the parameter {text}")
-        self.function = function
+        self._function = function
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__doc__ = function.__doc__
@@ -74,7 +74,7 @@ class Program:
                 f"{self.__name__}(s, ...) needs a program's state: "
                 f"to run it by itself use {self.__name__}.run(...)"
             )
-        return self.function(state, *args, **kwargs)
+        return self._function(state, *args, **kwargs)
 
     def run(self, *args: Any, backend: object = None, **kwargs: Any) -> State:
         """Run once and return the state when everything is done.
@@ -84,12 +84,37 @@ class Program:
         single `gen` and are no defaults.
 
         Raises TypeError for an unknown or missing argument or backend, InvalidExpression for a sampling
-        field out of range, GenerationFailed with the program's line, and whatever the program raises.
+        field out of range, GenerationFailed with the program's line, and whatever the program raises (with a
+        note that names the program's line).
         """
         call = self._bind("run", args, kwargs)
         chosen = self._backend("run", backend)
         with LoopThread() as loop:
             return execute(call, Run(chosen, loop, defaults=call.defaults))
+
+    @overload
+    def batch(
+        self,
+        arguments: Iterable[Mapping[str, Any]],
+        *,
+        backend: object = None,
+        progress: bool = False,
+        max_workers: int | None = None,
+        on_error: Literal["raise"] = "raise",
+        **sampling: Any,
+    ) -> list[State]: ...
+
+    @overload
+    def batch(
+        self,
+        arguments: Iterable[Mapping[str, Any]],
+        *,
+        backend: object = None,
+        progress: bool = False,
+        max_workers: int | None = None,
+        on_error: Literal["return"],
+        **sampling: Any,
+    ) -> list[State | Exception]: ...
 
     def batch(
         self,
@@ -100,10 +125,12 @@ class Program:
         max_workers: int | None = None,
         on_error: OnError = "raise",
         **sampling: Any,
-    ) -> list[State | Exception]:
+    ) -> list[State] | list[State | Exception]:
         """Run once for each of `arguments`, many at a time; the states come back in their order.
 
-        The prefix that the programs have in common is computed once, before they go on. At most
+        Further keyword arguments are shared by all items: sampling defaults, and arguments that an item may
+        still set for itself. The prefix that the programs have in common is computed once, before they go
+        on; that request is part of no state's usage. At most
         `max_workers` programs (64 unless given) run at a time. `progress` shows a bar on stderr.
 
         `on_error="raise"`: the first error ends the batch; what still runs is aborted, and the error is
@@ -153,7 +180,7 @@ class Program:
         for name, parameter in self._parameters.items():
             if name not in arguments and parameter.default is inspect.Parameter.empty:
                 raise TypeError(f"{where} is missing the argument {name!r}")
-        return Call(self.function, arguments, self._defaults(where, sampling))
+        return Call(self._function, arguments, self._defaults(where, sampling))
 
     def _defaults(self, where: str, sampling: Mapping[str, Any]) -> GenOptions:
         try:

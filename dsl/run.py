@@ -45,7 +45,8 @@ class Run:
         self._loop = loop
         self._sink = sink
         self._gate = gate
-        self._lock = threading.Lock()
+        # Reentrant: a collected stream cancels its run from wherever the collector happens to run.
+        self._lock = threading.RLock()
         self._is_over = False
         self._is_cancelled = False
         self._interpreters: list[Interpreter] = []
@@ -138,5 +139,6 @@ class Run:
 
 
 async def _stop_all(interpreters: Sequence[Interpreter]) -> None:
-    tasks = [task for interpreter in interpreters if (task := interpreter.stop()) is not None]
+    busy = [interpreter for interpreter in interpreters if not interpreter.is_idle]
+    tasks = [task for interpreter in busy if (task := interpreter.stop()) is not None]
     await asyncio.gather(*tasks, return_exceptions=True)

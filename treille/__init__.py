@@ -8,6 +8,7 @@ from treille.dsl.errors import GenerationFailed, InvalidExpression, ProgramError
 from treille.dsl.expressions import assistant, gen, select, system, user
 from treille.dsl.program import Program, program
 from treille.dsl.state import State
+from treille.runtime.engine import Engine
 from treille.runtime.errors import (
     ConstraintError,
     EngineClosed,
@@ -31,6 +32,7 @@ __version__ = version("treille")
 __all__ = [
     "Completion",
     "ConstraintError",
+    "Engine",
     "EngineClosed",
     "EngineOverloaded",
     "GenerationFailed",

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+NAMES = ("treille-program", "treille-loop", "asyncio_")
+
 
 @pytest.fixture(autouse=True)
 def no_leaked_threads() -> Iterator[None]:
@@ -15,8 +17,6 @@ def no_leaked_threads() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + 5.0
-    while left := [
-        t for t in set(threading.enumerate()) - before if t.name.startswith(("treille-", "asyncio_"))
-    ]:
+    while left := [t for t in set(threading.enumerate()) - before if t.name.startswith(NAMES)]:
         assert time.monotonic() < deadline, f"threads left behind: {left}"
         time.sleep(0.005)

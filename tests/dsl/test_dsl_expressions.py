@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treille as tr
@@ -110,6 +110,7 @@ def built(tree: Any) -> Any:
     return tr.gen(choices=[f"<{tree[1]}>"]) if tree[0] == "gen" else built(tree[0]) + built(tree[1])
 
 
+@settings(deadline=None)
 @given(TREES)
 def test_concatenation_is_associative(tree: Any) -> None:
     """However text and expressions are bracketed, the text is the same."""

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treille as tr
@@ -208,6 +208,7 @@ def test_only_text_and_expressions_can_be_added(value: object) -> None:
             run(function)
 
 
+@settings(deadline=None)
 @given(CONVERSATION)
 def test_turns_are_rendered_as_they_were_said(turns: list[tuple[str | None, str, bool]]) -> None:
     """Both forms of a turn give the same; messages are the turns, and the text is all of it."""
@@ -552,6 +553,14 @@ def test_a_state_can_be_read_but_not_extended_after_the_run() -> None:
         state += "more"
     assert state.text() == "Hello Ann 3 y"
     assert state["x"] == "y"
+
+
+def test_a_backend_that_is_cancelled_from_within_is_a_failure_and_not_a_hang() -> None:
+    async def cancelled(prompt: Prompt, options: GenOptions) -> str:
+        raise asyncio.CancelledError
+
+    with pytest.raises(tr.GenerationFailed, match="gen 'x': CancelledError"):
+        greet.run("Ann", backend=ScriptedBackend(cancelled))
 
 
 @pytest.mark.parametrize("events", [[], [0], [1]])

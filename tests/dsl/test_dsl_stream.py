@@ -204,7 +204,7 @@ def test_leaving_a_with_waits_for_the_end() -> None:
         iterator = iter(stream)
         next(iterator)
     assert running.num_aborted == 1
-    assert not [t for t in threading.enumerate() if t.name.startswith("treille-")]
+    assert not [t for t in threading.enumerate() if t.name.startswith(("treille-program", "treille-loop"))]
 
 
 async def test_leaving_an_async_for_aborts() -> None:
@@ -243,3 +243,15 @@ def test_a_reader_whose_loop_is_closed_has_left() -> None:
 
     asyncio.run(read())
     wait_for_abort(running)
+
+
+def test_a_run_can_be_cancelled_at_any_moment() -> None:
+    """From wherever the program is: before it begins, between two reads, after it ended."""
+    for pause in (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008):
+        with talk.stream(backend=backend()) as stream:
+            iterator = iter(stream)
+            time.sleep(pause)
+            del iterator
+        assert not [
+            t for t in threading.enumerate() if t.name.startswith(("treille-program", "treille-loop"))
+        ]

@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treille.dsl.values import FLOAT_PATTERN, INT_PATTERN, choices_type, value_type
@@ -24,6 +24,7 @@ class Size(enum.Enum):
     LARGE = "l l"
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**19) + 1, 10**19 - 1))
 def test_int_round_trip(number: int) -> None:
     assert re.fullmatch(INT_PATTERN, str(number))
