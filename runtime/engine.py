@@ -134,7 +134,7 @@ class Engine:
 
     def generate(
         self,
-        prompts: Sequence[str] | Sequence[Sequence[int]],
+        prompts: Sequence[str | Sequence[int]],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[Completion]:
         """Run prompts together and wait for all: their completions in order of the prompts (`params.n` for
@@ -150,7 +150,7 @@ class Engine:
         if len(each) != len(prompts):
             raise InvalidRequest(f"{len(prompts)} prompts came with {len(each)} params", field="params")
         requests = [
-            Request(prompt_ids=self.encode(prompt) if isinstance(prompt, str) else tuple(prompt), params=one)
+            Request(prompt_ids=self._ids_of(prompt), params=one)
             for prompt, one in zip(prompts, each, strict=True)
         ]
         for request in requests:
@@ -215,6 +215,9 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _ids_of(self, prompt: str | Sequence[int]) -> tuple[int, ...]:
+        return self.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
 
     def _submit(self, request: Request | ScoreRequest, *, limited: bool) -> EventStream:
         self._check(request)
