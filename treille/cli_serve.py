@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -44,10 +46,34 @@ def serve(
             lifespan="off",
             server_header=False,
             log_level=log_level,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=2 * GRACE_SECONDS,
         )
-        _announce(model_name or engine.model_name, listener, open_to_all=api_key is None)
-        uvicorn.Server(config).run(sockets=[listener])
+        announce = partial(_announce, model_name or engine.model_name, listener, open_to_all=api_key is None)
+        _Server(config, ready=announce, give_up=engine.close).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Calls `ready` once clients are let in, and `give_up` when, after a signal, requests go on for too
+    long: that ends them, each with an answer, where uvicorn's own way is to cut them off."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, ready: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._give_up = give_up
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._give_up)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -45,7 +45,7 @@ def read_arguments(program: Program, words: Sequence[str]) -> dict[str, Any]:
     A text that stands for a value of the annotated type is taken for it (`3`, `yes`, a Literal's or an
     Enum's value), otherwise it must be JSON for it. Without an annotation it stays text. Raises UsageError.
     """
-    parameters = dict(list(inspect.signature(program.function).parameters.items())[1:])
+    parameters = dict(list(inspect.signature(program).parameters.items())[1:])
     hints = _hints(program)
     arguments: dict[str, Any] = {}
     for word in words:
@@ -107,7 +107,7 @@ def _listing(programs: Mapping[str, Program]) -> str:
 
 def _hints(program: Program) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(program.function)
+        return typing.get_type_hints(program.__wrapped__)
     except NameError as error:
         raise CommandError(f"an annotation of {program.__name__} cannot be read: {error}") from error
 
