@@ -2,7 +2,8 @@
 
 A sequence's life: `acquire` its known tokens, `allocate` pages for the rest, `publish` each time that pages
 have filled, `release` at the end. Not thread-safe: one thread owns it. Every method succeeds whole or
-changes nothing. Counts are in pages unless a name says tokens.
+changes nothing. Counts are in pages unless a name says tokens. Tokens may be any sequence of integers below
+2**63; an `array("q")` is read fastest.
 """
 
 from __future__ import annotations

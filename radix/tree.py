@@ -4,6 +4,9 @@
 Unlocked nodes stand in one list in that order; when a path is unlocked, its end comes first and its
 root last, so a node always stands before its parent and the head of the list is always a leaf. Eviction
 takes pages from the end of the head's edge, as many as are needed, then goes on with the next head.
+
+An edge is cut where a lease or another path leaves it, and stays cut: the two parts are of different
+age from then on. So there are at most as many nodes as cached pages, and a sequence alone is one node.
 """
 
 from __future__ import annotations
