@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
 from treille.kernels.api import (
     AttentionSpec,
     KVCache,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
+
 from treille.kernels.api import Kernels
+from treille.kernels.cpu import CpuKernels
 from treille.kernels.reference import ReferenceKernels
 
 
 def select_kernels(device: torch.device) -> Kernels:
-    """The fastest backend for `device`; PyTorch's own operations where there is no other."""
-    del device
-    return ReferenceKernels()
+    """The fastest backend for `device`: compiled for CPUs, PyTorch's own operations elsewhere."""
+    return _cpu() if device.type == "cpu" else ReferenceKernels()
+
+
+@lru_cache(maxsize=1)
+def _cpu() -> CpuKernels:
+    """One for the process, so that each kernel is compiled or loaded once."""
+    return CpuKernels()
