@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -39,7 +41,9 @@ class ModelRunner:
         page_table = np.stack([chunk.seq.page_row[:num_pages] for chunk in chunks])
         page_of = page_table[np.repeat(np.arange(len(chunks)), counts), positions // self._page_size]
         slots = page_of.astype(np.int64) * self._page_size + positions % self._page_size
-        token_ids = [t for c in chunks for t in c.seq.tokens[c.start : c.start + c.count]]
+        token_ids = array("q")
+        for chunk in chunks:
+            token_ids.extend(chunk.seq.tokens[chunk.start : chunk.start + chunk.count])
         rows = [int(base) + row for base, c in zip(query_start, chunks, strict=False) for row in c.rows]
         device = self._model.device
         ragged = Ragged(
