@@ -125,7 +125,7 @@ class Piece(NamedTuple):
     seq: int
     head: int  # of keys and values
     token: int  # in the flat batch, the sequence's first new one
-    index: int  # of that token in its sequence
+    offset: int  # of that token in its sequence
     first_row: int
     num_rows: int
     group: int  # query heads to a key/value head
@@ -154,7 +154,7 @@ def _attend_all(args: int, kind: Any) -> None:
         while True:
             if seq == p.num_sequences:
                 return
-            token = np.int64(read_i32(p.query_start, seq))
+            token = int(read_i32(p.query_start, seq))
             count = read_i32(p.query_start, seq + 1) - token
             num_tiles = (count * group + p.tile_rows - 1) // p.tile_rows
             if item < before + num_tiles * p.num_kv_heads:
@@ -164,8 +164,8 @@ def _attend_all(args: int, kind: Any) -> None:
         head, rank = (item - before) // num_tiles, (item - before) % num_tiles
         first_row = (num_tiles - 1 - rank) * p.tile_rows  # the longest first, the shortest fill the end
         num_rows = min(p.tile_rows, count * group - first_row)
-        index = read_i32(p.context_lens, seq) - count
-        _attend_piece(kind, p, room, Piece(seq, head, token, index, first_row, num_rows, group))
+        offset = read_i32(p.context_lens, seq) - count
+        _attend_piece(kind, p, room, Piece(seq, head, token, offset, first_row, num_rows, group))
 
 
 @njit(error_model="numpy")
@@ -198,8 +198,8 @@ def _problem(at: int) -> Problem:
 @njit(error_model="numpy")
 def _attend_piece(kind: Any, p: Problem, room: Room, piece: Piece) -> None:
     _load_queries(kind, p, room, piece)
-    first = piece.index + piece.first_row // piece.group
-    last = piece.index + (piece.first_row + piece.num_rows - 1) // piece.group
+    first = piece.offset + piece.first_row // piece.group
+    last = piece.offset + (piece.first_row + piece.num_rows - 1) // piece.group
     lowest = max(0, first - p.window + 1) if p.window else 0
     block = _block_of(p, lowest) // SPAN_BLOCKS * SPAN_BLOCKS
     end = _block_of(p, last) + 1
@@ -260,7 +260,7 @@ def _locate_blocks(kind: Any, p: Problem, room: Room, piece: Piece, first: int, 
     per_page = (p.page_size + LANES - 1) // LANES
     for i in range(count):
         place, inside = (first + i) // per_page, (first + i) % per_page
-        page = np.int64(read_i32(p.page_table, piece.seq * p.max_pages + place))
+        page = int(read_i32(p.page_table, piece.seq * p.max_pages + place))
         block = (page * p.num_kv_heads + piece.head) * per_page + inside
         start = place * p.page_size + inside * LANES
         write_i64(room.key_blocks, i, p.keys + block * key_bytes)
@@ -274,8 +274,8 @@ def _attend_span(
     kind: Any, p: Problem, room: Room, piece: Piece, row: int, height: int, num_blocks: int
 ) -> None:
     """Adds a span of keys to the running values of `height` rows of the piece, from `row` on."""
-    first = piece.index + (piece.first_row + row) // piece.group
-    last = piece.index + (piece.first_row + row + height - 1) // piece.group
+    first = piece.offset + (piece.first_row + row) // piece.group
+    last = piece.offset + (piece.first_row + row + height - 1) // piece.group
     while num_blocks > 0 and read_i64(room.starts, num_blocks - 1) > last:
         num_blocks -= 1
     if num_blocks == 0:
@@ -334,7 +334,7 @@ def _weigh(kind: Any, p: Problem, room: Room, piece: Piece, row: int, height: in
     scores, weights, sums = f32_at(room.scores), like(kind, room.weights), f32_at(room.sums)
     scale = spread(np.float32(p.scale * LOG2_E))
     for i in range(height):
-        index = piece.index + (piece.first_row + row + i) // piece.group
+        index = piece.offset + (piece.first_row + row + i) // piece.group
         lowest = index - p.window + 1 if p.window else 0
         top = spread(NEVER)
         for block in range(num_blocks):

@@ -39,7 +39,7 @@ class Worker:
     def __init__(self, source: WorkerSource) -> None:
         signature = types.void(types.int64)
         try:
-            self._compiled = numba.cfunc(signature, cache=True, error_model="numpy")(source)
+            self._compiled: Any = numba.cfunc(signature, cache=True, error_model="numpy")(source)
         except RuntimeError:  # no folder to cache in
             self._compiled = numba.cfunc(signature, error_model="numpy")(source)
         self.address: int = self._compiled.address

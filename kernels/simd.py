@@ -11,13 +11,13 @@ is, `CPointer(uint16)` as bfloat16, the upper half of a float32, rounded to near
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, models, register_model
 
 LANES = 16
@@ -26,12 +26,17 @@ I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 F32 = ir.FloatType()
+F64 = ir.DoubleType()
 F32X16 = ir.VectorType(F32, LANES)
 I32X16 = ir.VectorType(I32, LANES)
 I16X16 = ir.VectorType(I16, LANES)
 
-Emitter = Any  # numba's (signature, code generator) pair; numba has no types of its own
-Value = ir.Value
+# llvmlite and numba carry no annotations: their values are Any, and these names say which are meant.
+Builder = Any
+Value = Any
+Kinds = Any  # numba types of an operation's arguments
+_numba: Any = types
+code: Any = cgutils
 
 # 2 ** f on [-0.5, 0.5]: degree 6, least maximum relative error (2e-9, so that rounding decides), low power
 # first. As float32 the first coefficient is 1: the likeliest key's weight is exact.
@@ -52,58 +57,85 @@ class _F32x16(types.Type):
         super().__init__(name="f32x16")
 
 
-f32x16 = _F32x16()
-f32_pointer = types.CPointer(types.float32)
-bf16_pointer = types.CPointer(types.uint16)
-
-
 @register_model(_F32x16)
-class _F32x16Model(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, dmm: Any, fe_type: types.Type) -> None:
-        super().__init__(dmm, fe_type, F32X16)
+class _F32x16Model(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, F32X16)  # type: ignore[no-untyped-call]
 
 
-# --- building blocks for code generators; also used by tile.py ---
+f32x16 = _F32x16()
+f32_pointer, bf16_pointer = _numba.CPointer(types.float32), _numba.CPointer(types.uint16)
 
 
-def constant(vector: ir.VectorType, value: float) -> ir.Constant:
+def operation(typed: Callable[..., Any]) -> Callable[[Callable[..., Value]], Any]:
+    """Makes a function that compiled code can call from one that writes LLVM instructions.
+
+    `typed(*argument types)` gives numba's signature; the function gets the builder, the argument types and
+    the arguments' values, and returns a value, or None for an operation without one.
+    """
+
+    def decorate(generate: Callable[..., Value]) -> Any:
+        def define(typingctx: Any, *kinds: Any) -> Any:
+            def emit(context: Any, builder: Builder, typed_as: Any, args: Any) -> Value:
+                result = generate(builder, typed_as.args, *args)
+                return context.get_dummy_value() if result is None else result
+
+            return typed(*kinds), emit
+
+        define.__name__, define.__doc__ = generate.__name__, generate.__doc__
+        first, _, *arguments = signature(generate).parameters.values()
+        define.__signature__ = Signature([first, *arguments])  # type: ignore[attr-defined]
+        return intrinsic(define)
+
+    return decorate
+
+
+# --- for functions that write instructions ---
+
+
+def constant(vector: Any, value: float) -> Value:
     return ir.Constant(vector, [value] * vector.count)
 
 
-def splat(builder: ir.IRBuilder, scalar: Value) -> Value:
+def splat(builder: Builder, scalar: Value) -> Value:
     """All lanes equal to `scalar` (float32 or int32)."""
-    vector = ir.VectorType(scalar.type, LANES)
-    empty = ir.Constant(vector, ir.Undefined)
+    empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     first = builder.insert_element(empty, scalar, ir.Constant(I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(I32X16, [0] * LANES))
 
 
-def call(builder: ir.IRBuilder, name: str, result: ir.Type, *args: Value) -> Value:
-    """Calls an LLVM intrinsic (or any external function) by its full name."""
+def call(builder: Builder, name: str, result: Any, *args: Value) -> Value:
+    """Calls one of LLVM's intrinsic functions."""
     kind = ir.FunctionType(result, [arg.type for arg in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+    return builder.call(code.get_or_insert_function(builder.module, kind, name), args)
 
 
-def pointer(builder: ir.IRBuilder, address: Value, kind: ir.Type) -> Value:
-    return builder.inttoptr(address, kind.as_pointer())
-
-
-def load_at(builder: ir.IRBuilder, address: Value, kind: ir.Type) -> Value:
+def load_at(builder: Builder, address: Value, kind: Any) -> Value:
     """An unaligned load from an int64 address."""
-    return builder.load(pointer(builder, address, kind), align=2 if kind is I16X16 else 4)
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=2 if kind is I16X16 else 4)
 
 
-def store_at(builder: ir.IRBuilder, address: Value, value: Value) -> None:
+def store_at(builder: Builder, address: Value, value: Value) -> None:
     """An unaligned store to an int64 address."""
-    builder.store(value, pointer(builder, address, value.type), align=2 if value.type == I16X16 else 4)
+    place = builder.inttoptr(address, value.type.as_pointer())
+    builder.store(value, place, align=2 if value.type == I16X16 else 4)
 
 
-def widened(builder: ir.IRBuilder, halves: Value) -> Value:
+def _element(builder: Builder, kind: Any, base: Value, index: Value) -> Value:
+    width = ir.Constant(I64, 4 if kind == f32_pointer else 2)
+    return builder.add(builder.ptrtoint(base, I64), builder.mul(index, width))
+
+
+def _typed_pointer(builder: Builder, kind: Any, address: Value) -> Value:
+    return builder.inttoptr(address, (F32 if kind == f32_pointer else I16).as_pointer())
+
+
+def _widened(builder: Builder, halves: Value) -> Value:
     """bfloat16 bits to float32, exactly."""
     return builder.bitcast(builder.shl(builder.zext(halves, I32X16), constant(I32X16, 16)), F32X16)
 
 
-def narrowed(builder: ir.IRBuilder, value: Value) -> Value:
+def _narrowed(builder: Builder, value: Value) -> Value:
     """float32 to bfloat16 bits, to nearest even; a NaN stays one."""
     bits = builder.bitcast(value, I32X16)
     odd = builder.and_(builder.lshr(bits, constant(I32X16, 16)), constant(I32X16, 1))
@@ -113,7 +145,157 @@ def narrowed(builder: ir.IRBuilder, value: Value) -> Value:
     return builder.trunc(builder.lshr(kept, constant(I32X16, 16)), I16X16)
 
 
-def exp2_of(builder: ir.IRBuilder, x: Value) -> Value:
+def _folded(builder: Builder, value: Value, join: Callable[[Value, Value], Value]) -> Value:
+    """One scalar from sixteen lanes, by halving: the same order on every machine."""
+    for half in (8, 4, 2, 1):
+        order = ir.Constant(I32X16, [(lane + half) % LANES for lane in range(LANES)])
+        value = join(value, builder.shuffle_vector(value, value, order))
+    return builder.extract_element(value, ir.Constant(I32, 0))
+
+
+# --- memory ---
+
+
+@operation(lambda address: f32_pointer(types.int64))
+def f32_at(builder: Builder, kinds: Kinds, address: Value) -> Value:
+    """The float32 pointer at an int64 address."""
+    return _typed_pointer(builder, f32_pointer, address)
+
+
+@operation(lambda address: bf16_pointer(types.int64))
+def bf16_at(builder: Builder, kinds: Kinds, address: Value) -> Value:
+    """The bfloat16 pointer at an int64 address."""
+    return _typed_pointer(builder, bf16_pointer, address)
+
+
+@operation(lambda base, address: base(base, types.int64))
+def like(builder: Builder, kinds: Kinds, base: Value, address: Value) -> Value:
+    """A pointer of `base`'s type at an int64 address: how a kernel written once serves both dtypes."""
+    return _typed_pointer(builder, kinds[0], address)
+
+
+@operation(lambda base: types.boolean(base))
+def is_bf16(builder: Builder, kinds: Kinds, base: Value) -> Value:
+    """Whether the pointer's elements are bfloat16; known when compiled."""
+    return ir.Constant(ir.IntType(1), int(kinds[0] == bf16_pointer))
+
+
+@operation(lambda base, index: types.int64(base, types.int64))
+def address_of(builder: Builder, kinds: Kinds, base: Value, index: Value) -> Value:
+    """The int64 address of element `index`."""
+    return _element(builder, kinds[0], base, index)
+
+
+@operation(lambda base, index: f32x16(base, types.int64))
+def load(builder: Builder, kinds: Kinds, base: Value, index: Value) -> Value:
+    """Elements `index` to `index + 15`, as float32."""
+    address = _element(builder, kinds[0], base, index)
+    if kinds[0] == f32_pointer:
+        return load_at(builder, address, F32X16)
+    return _widened(builder, load_at(builder, address, I16X16))
+
+
+@operation(lambda base, index, value: types.void(base, types.int64, f32x16))
+def store(builder: Builder, kinds: Kinds, base: Value, index: Value, value: Value) -> None:
+    """Writes sixteen lanes to elements `index` to `index + 15`, rounded where the memory is bfloat16."""
+    address = _element(builder, kinds[0], base, index)
+    store_at(builder, address, value if kinds[0] == f32_pointer else _narrowed(builder, value))
+
+
+@operation(lambda target, low, high: types.void(types.int64, types.int64, types.int64))
+def store_pairs(builder: Builder, kinds: Kinds, target: Value, low: Value, high: Value) -> None:
+    """Sixteen words at address `target`: bfloat16 from address `low` beside those from address `high`."""
+    lower, upper = (builder.zext(load_at(builder, half, I16X16), I32X16) for half in (low, high))
+    store_at(builder, target, builder.or_(lower, builder.shl(upper, constant(I32X16, 16))))
+
+
+def _scalar(kind: Any, number: Any) -> tuple[Any, Any]:
+    """Operations that read and write one scalar, `index` scalars beyond an int64 address."""
+
+    @operation(lambda address, index: number(types.int64, types.int64))
+    def read(builder: Builder, kinds: Kinds, address: Value, index: Value) -> Value:
+        return builder.load(builder.gep(builder.inttoptr(address, kind.as_pointer()), [index]))
+
+    @operation(lambda address, index, value: types.void(types.int64, types.int64, number))
+    def write(builder: Builder, kinds: Kinds, address: Value, index: Value, value: Value) -> None:
+        builder.store(value, builder.gep(builder.inttoptr(address, kind.as_pointer()), [index]))
+
+    return read, write
+
+
+read_i64, write_i64 = _scalar(I64, types.int64)
+read_i32, write_i32 = _scalar(I32, types.int32)
+read_i16, write_i16 = _scalar(I16, types.int16)
+read_f32, write_f32 = _scalar(F32, types.float32)
+read_f64, write_f64 = _scalar(F64, types.float64)
+
+
+@operation(lambda address, amount: types.int64(types.int64, types.int64))
+def fetch_add(builder: Builder, kinds: Kinds, address: Value, amount: Value) -> Value:
+    """Adds to the int64 at `address` as one step among threads; returns what stood there before."""
+    place = builder.inttoptr(address, I64.as_pointer())
+    return builder.atomic_rmw("add", place, amount, "monotonic")
+
+
+def stack_room(size: int) -> Any:
+    """An operation without arguments: the address of `size` uninitialised bytes of the calling function's
+    stack, aligned to 64. Each place in the source that calls it has room of its own.
+    """
+
+    @operation(lambda: types.int64())
+    def room(builder: Builder, kinds: Kinds) -> Value:
+        with builder.goto_entry_block():  # numba's own helper would fill it with zeros
+            place = builder.alloca(ir.ArrayType(ir.IntType(8), size))
+        place.align = 64
+        return builder.ptrtoint(place, I64)
+
+    return room
+
+
+# --- arithmetic ---
+
+
+def _unary(kinds: Any) -> Any:
+    return f32x16(f32x16)
+
+
+def _binary(left: Any, right: Any) -> Any:
+    return f32x16(f32x16, f32x16)
+
+
+@operation(_binary)
+def add(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    return builder.fadd(a, b)
+
+
+@operation(_binary)
+def sub(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    return builder.fsub(a, b)
+
+
+@operation(_binary)
+def mul(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    return builder.fmul(a, b)
+
+
+@operation(_binary)
+def div(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    return builder.fdiv(a, b)
+
+
+@operation(_binary)
+def maximum(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    return call(builder, "llvm.maxnum.v16f32", F32X16, a, b)
+
+
+@operation(lambda a, b, c: f32x16(f32x16, f32x16, f32x16))
+def fma(builder: Builder, kinds: Kinds, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c, rounded once."""
+    return call(builder, "llvm.fma.v16f32", F32X16, a, b, c)
+
+
+@operation(_unary)
+def exp2(builder: Builder, kinds: Kinds, x: Value) -> Value:
     """2 ** x: exactly 0 below -126, the value at 127 above it."""
     floor, ceiling = constant(F32X16, -126.0), constant(F32X16, 127.0)
     too_small = builder.fcmp_ordered("<", x, floor)
@@ -129,246 +311,40 @@ def exp2_of(builder: ir.IRBuilder, x: Value) -> Value:
     return builder.select(too_small, constant(F32X16, 0.0), builder.fmul(result, power))
 
 
-# --- memory ---
+@operation(lambda value: f32x16(types.float32))
+def spread(builder: Builder, kinds: Kinds, value: Value) -> Value:
+    """All lanes equal to a float32."""
+    return splat(builder, value)
 
 
-def _lane_bytes(kind: types.Type) -> int:
-    return 4 if kind == f32_pointer else 2
+@operation(lambda value: types.float32(f32x16))
+def total(builder: Builder, kinds: Kinds, value: Value) -> Value:
+    """The sum of the lanes."""
+    return _folded(builder, value, builder.fadd)
 
 
-@intrinsic
-def f32_at(typingctx: Any, address: Any) -> Emitter:
-    """The float32 pointer at an int64 address."""
+@operation(lambda value: types.float32(f32x16))
+def largest(builder: Builder, kinds: Kinds, value: Value) -> Value:
+    """The greatest lane; NaNs are passed over."""
+    return _folded(builder, value, lambda a, b: call(builder, "llvm.maxnum.v16f32", F32X16, a, b))
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return builder.inttoptr(args[0], context.get_value_type(f32_pointer))
 
-    return f32_pointer(types.int64), emit
-
-
-@intrinsic
-def bf16_at(typingctx: Any, address: Any) -> Emitter:
-    """The bfloat16 pointer at an int64 address."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return builder.inttoptr(args[0], context.get_value_type(bf16_pointer))
-
-    return bf16_pointer(types.int64), emit
-
-
-@intrinsic
-def like(typingctx: Any, base: Any, address: Any) -> Emitter:
-    """A pointer of `base`'s type at an int64 address: how a kernel written once serves both dtypes."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return builder.inttoptr(args[1], context.get_value_type(base))
-
-    return base(base, types.int64), emit
-
-
-@intrinsic
-def is_bf16(typingctx: Any, base: Any) -> Emitter:
-    """Whether the pointer's elements are bfloat16; known when compiled."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return ir.Constant(ir.IntType(1), int(base == bf16_pointer))
-
-    return types.boolean(base), emit
-
-
-@intrinsic
-def address_of(typingctx: Any, base: Any, index: Any) -> Emitter:
-    """The int64 address of element `index`."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        width = _lane_bytes(signature.args[0])
-        return builder.add(builder.ptrtoint(args[0], I64), builder.mul(args[1], ir.Constant(I64, width)))
-
-    return types.int64(base, types.int64), emit
-
-
-@intrinsic
-def load(typingctx: Any, base: Any, index: Any) -> Emitter:
-    """Elements `index` to `index + 15`, as float32."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        width = _lane_bytes(signature.args[0])
-        address = builder.add(builder.ptrtoint(args[0], I64), builder.mul(args[1], ir.Constant(I64, width)))
-        if width == 4:
-            return load_at(builder, address, F32X16)
-        return widened(builder, load_at(builder, address, I16X16))
-
-    return f32x16(base, types.int64), emit
-
-
-@intrinsic
-def store(typingctx: Any, base: Any, index: Any, value: Any) -> Emitter:
-    """Writes sixteen lanes to elements `index` to `index + 15`, rounded where the memory is bfloat16."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        width = _lane_bytes(signature.args[0])
-        address = builder.add(builder.ptrtoint(args[0], I64), builder.mul(args[1], ir.Constant(I64, width)))
-        store_at(builder, address, args[2] if width == 4 else narrowed(builder, args[2]))
-        return context.get_dummy_value()
-
-    return types.void(base, types.int64, f32x16), emit
-
-
-@intrinsic
-def store_pairs(typingctx: Any, target: Any, low: Any, high: Any) -> Emitter:
-    """Sixteen words at address `target`: bfloat16 from address `low` beside those from address `high`."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        lower, upper = (builder.zext(load_at(builder, arg, I16X16), I32X16) for arg in args[1:])
-        words = builder.or_(lower, builder.shl(upper, constant(I32X16, 16)))
-        store_at(builder, args[0], words)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
-
-
-def _word(kind: ir.Type, numba_type: types.Type) -> Any:
-    """A pair of intrinsics that read and write one scalar at an int64 address plus an index."""
-
-    @intrinsic
-    def read(typingctx: Any, address: Any, index: Any) -> Emitter:
-        def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-            place = builder.gep(pointer(builder, args[0], kind), [args[1]])
-            return builder.load(place)
-
-        return numba_type(types.int64, types.int64), emit
-
-    @intrinsic
-    def write(typingctx: Any, address: Any, index: Any, value: Any) -> Emitter:
-        def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-            builder.store(args[2], builder.gep(pointer(builder, args[0], kind), [args[1]]))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, numba_type), emit
-
-    return read, write
-
-
-read_i64, write_i64 = _word(I64, types.int64)
-read_i32, write_i32 = _word(I32, types.int32)
-read_i16, write_i16 = _word(I16, types.int16)
-read_f32, write_f32 = _word(F32, types.float32)
-read_f64, write_f64 = _word(ir.DoubleType(), types.float64)
-
-
-@intrinsic
-def fetch_add(typingctx: Any, address: Any, amount: Any) -> Emitter:
-    """Adds to the int64 at `address` as one step among threads; returns what stood there before."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return builder.atomic_rmw("add", pointer(builder, args[0], I64), args[1], "monotonic")
-
-    return types.int64(types.int64, types.int64), emit
-
-
-def stack_room(size: int) -> Any:
-    """An intrinsic without arguments: the address of `size` uninitialised bytes of the calling function's
-    stack, aligned to 64. Each place in the source that calls it has room of its own.
-    """
-
-    @intrinsic
-    def room(typingctx: Any) -> Emitter:
-        def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-            with builder.goto_entry_block():  # numba's own helper would fill it with zeros
-                place = builder.alloca(ir.ArrayType(ir.IntType(8), size))
-            place.align = 64
-            return builder.ptrtoint(place, I64)
-
-        return types.int64(), emit
-
-    return room
-
-
-# --- arithmetic ---
-
-
-def _binary(generate: Callable[[ir.IRBuilder, Value, Value], Value]) -> Any:
-    @intrinsic
-    def operation(typingctx: Any, left: Any, right: Any) -> Emitter:
-        def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-            return generate(builder, args[0], args[1])
-
-        return f32x16(f32x16, f32x16), emit
-
-    return operation
-
-
-def _unary(result: types.Type, generate: Callable[[ir.IRBuilder, Value], Value]) -> Any:
-    @intrinsic
-    def operation(typingctx: Any, value: Any) -> Emitter:
-        def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-            return generate(builder, args[0])
-
-        return result(types.float32 if value == types.float32 else f32x16), emit
-
-    return operation
-
-
-add = _binary(lambda builder, a, b: builder.fadd(a, b))
-sub = _binary(lambda builder, a, b: builder.fsub(a, b))
-mul = _binary(lambda builder, a, b: builder.fmul(a, b))
-div = _binary(lambda builder, a, b: builder.fdiv(a, b))
-maximum = _binary(lambda builder, a, b: call(builder, "llvm.maxnum.v16f32", F32X16, a, b))
-exp2 = _unary(f32x16, exp2_of)
-spread = _unary(f32x16, splat)
-total = _unary(types.float32, lambda builder, x: _folded(builder, x, "fadd"))
-largest = _unary(types.float32, lambda builder, x: _folded(builder, x, "max"))
-
-
-def _folded(builder: ir.IRBuilder, value: Value, how: str) -> Value:
-    """One scalar from sixteen lanes, by halving: the same order on every machine."""
-    for half in (8, 4, 2, 1):
-        order = ir.Constant(I32X16, [(lane + half) % LANES for lane in range(LANES)])
-        other = builder.shuffle_vector(value, value, order)
-        if how == "fadd":
-            value = builder.fadd(value, other)
-        else:
-            value = call(builder, "llvm.maxnum.v16f32", F32X16, value, other)
-    return builder.extract_element(value, ir.Constant(I32, 0))
-
-
-@intrinsic
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Emitter:
-    """a * b + c, rounded once."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        return call(builder, "llvm.fma.v16f32", F32X16, *args)
-
-    return f32x16(f32x16, f32x16, f32x16), emit
-
-
-@intrinsic
-def rounded(typingctx: Any, base: Any, value: Any) -> Emitter:
+@operation(lambda base, value: f32x16(base, f32x16))
+def rounded(builder: Builder, kinds: Kinds, base: Value, value: Value) -> Value:
     """The value as it would be read back from memory like `base`."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        if signature.args[0] == f32_pointer:
-            return args[1]
-        return widened(builder, narrowed(builder, args[1]))
-
-    return f32x16(base, f32x16), emit
+    return value if kinds[0] == f32_pointer else _widened(builder, _narrowed(builder, value))
 
 
-@intrinsic
-def keep(typingctx: Any, value: Any, low: Any, high: Any, other: Any) -> Emitter:
+@operation(lambda value, low, high, other: f32x16(f32x16, types.int64, types.int64, f32x16))
+def keep(builder: Builder, kinds: Kinds, value: Value, low: Value, high: Value, other: Value) -> Value:
     """Lanes `low <= lane < high` of `value`, the others from `other`."""
-
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        lanes = ir.Constant(I32X16, list(range(LANES)))
-        low, high = (splat(builder, builder.trunc(arg, I32)) for arg in args[1:3])
-        inside = builder.and_(builder.icmp_signed(">=", lanes, low), builder.icmp_signed("<", lanes, high))
-        return builder.select(inside, args[0], args[3])
-
-    return f32x16(f32x16, types.int64, types.int64, f32x16), emit
+    lanes = ir.Constant(I32X16, list(range(LANES)))
+    first, last = (splat(builder, builder.trunc(bound, I32)) for bound in (low, high))
+    inside = builder.and_(builder.icmp_signed(">=", lanes, first), builder.icmp_signed("<", lanes, last))
+    return builder.select(inside, value, other)
 
 
 # --- parts of a vector, for lengths that are no multiple of sixteen ---
-
 
 _vector_room = stack_room(4 * LANES)
 

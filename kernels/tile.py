@@ -19,9 +19,6 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.core.typing.templates import Signature
-from numba.extending import intrinsic
 
 from treille.kernels.simd import (
     F32X16,
@@ -29,11 +26,15 @@ from treille.kernels.simd import (
     I32X16,
     I64,
     LANES,
-    Emitter,
+    Builder,
+    Kinds,
     Value,
     call,
+    code,
     constant,
+    f32_pointer,
     load_at,
+    operation,
     splat,
     store_at,
 )
@@ -44,7 +45,7 @@ COLUMN_CHOICES = (1, 2, 4)
 STEP_BYTES = 4 * LANES  # one step of a key block
 
 
-class _BFloat(ir.Type):
+class _BFloat(ir.Type):  # type: ignore[misc]
     """LLVM's bfloat, which llvmlite has no class for."""
 
     def _to_string(self) -> str:
@@ -81,10 +82,10 @@ def tile_columns() -> int:
     return 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
 
 
-def _multiply(builder: ir.IRBuilder, kind: types.Type, a: Value, b: list[Value], sums: list[Value]) -> None:
+def _multiply(builder: Builder, kind: Any, a: Value, b: list[Value], sums: list[Value]) -> None:
     """Adds one word of A, times one step of B, to a row of accumulators (stack slots, later registers)."""
     bits = splat(builder, a)
-    if kind == types.float32:
+    if kind == f32_pointer:
         factors = [(builder.bitcast(bits, F32X16), [builder.bitcast(x, F32X16) for x in b])]
     elif has_bf16_dot():
         left = builder.bitcast(bits, BF16X32)
@@ -102,15 +103,15 @@ def _multiply(builder: ir.IRBuilder, kind: types.Type, a: Value, b: list[Value],
             builder.store(call(builder, "llvm.fma.v16f32", F32X16, left, right, builder.load(slot)), slot)
 
 
-def _lower_halves(builder: ir.IRBuilder, words: Value) -> Value:
+def _lower_halves(builder: Builder, words: Value) -> Value:
     return builder.bitcast(builder.shl(words, constant(I32X16, 16)), F32X16)
 
 
-def _upper_halves(builder: ir.IRBuilder, words: Value) -> Value:
+def _upper_halves(builder: Builder, words: Value) -> Value:
     return builder.bitcast(builder.and_(words, constant(I32X16, -0x10000)), F32X16)
 
 
-def _plus(builder: ir.IRBuilder, base: Value, offset: Value | int, scale: int = 1) -> Value:
+def _plus(builder: Builder, base: Value, offset: Value | int, scale: int = 1) -> Value:
     """base + offset * scale, all int64."""
     if isinstance(offset, int):
         return builder.add(base, ir.Constant(I64, offset * scale))
@@ -118,7 +119,7 @@ def _plus(builder: ir.IRBuilder, base: Value, offset: Value | int, scale: int = 
 
 
 def _each_shape(
-    builder: ir.IRBuilder, rows: Value, columns: Value, generate: Callable[[int, int, int], None]
+    builder: Builder, rows: Value, columns: Value, generate: Callable[[int, int, int], None]
 ) -> None:
     """Branches to the code for (rows, columns); `generate(rows, first column, columns)` makes each part.
 
@@ -138,108 +139,105 @@ def _each_shape(
     builder.position_at_end(done)
 
 
-def _accumulators(builder: ir.IRBuilder, m: int, n: int) -> list[list[Value]]:
-    return [[cgutils.alloca_once(builder, F32X16) for _ in range(n)] for _ in range(m)]
+def _accumulators(builder: Builder, m: int, n: int) -> list[list[Value]]:
+    return [[code.alloca_once(builder, F32X16) for _ in range(n)] for _ in range(m)]
 
 
-@intrinsic
+def _scores_signature(a: Any, *rest: Any) -> Any:
+    return types.void(a, *[types.int64] * 7)
+
+
+@operation(_scores_signature)
 def scores_tile(
-    typingctx: Any, a: Any, lda: Any, rows: Any, columns: Any, blocks: Any, steps: Any, out: Any, ldo: Any
-) -> Emitter:
+    builder: Builder,
+    kinds: Kinds,
+    a: Value,
+    lda: Value,
+    rows: Value,
+    columns: Value,
+    blocks: Value,
+    steps: Value,
+    out: Value,
+    ldo: Value,
+) -> None:
     """out[m, 16 n + lane] = sum over steps of A[m, step] . key block n [step, lane].
 
     a: pointer to A (its type is the cache's), `lda` bytes to a row; rows in ROW_CHOICES; columns (key
     blocks) in COLUMN_CHOICES; blocks: address of their addresses; out: address of float32, `ldo` bytes to
     a row.
     """
-    kind = a.dtype
+    a = builder.ptrtoint(a, I64)
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        a, lda, rows, columns, blocks, steps, out, ldo = args
-        a = builder.ptrtoint(a, I64)
-
-        def generate(m: int, first: int, n: int) -> None:
-            sums = _accumulators(builder, m, n)
-            for slot in (slot for row in sums for slot in row):
-                builder.store(constant(F32X16, 0.0), slot)
-            bases = [load_at(builder, _plus(builder, blocks, first + i, 8), I64) for i in range(n)]
-            with cgutils.for_range(builder, steps, intp=I64) as loop:
-                at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
-                b = [load_at(builder, _plus(builder, base, at), I32X16) for base in bases]
-                for i in range(m):
-                    row = _plus(builder, _plus(builder, a, lda, i), loop.index, 4)
-                    _multiply(builder, kind, load_at(builder, row, I32), b, sums[i])
+    def generate(m: int, first: int, n: int) -> None:
+        sums = _accumulators(builder, m, n)
+        for slot in (slot for row in sums for slot in row):
+            builder.store(constant(F32X16, 0.0), slot)
+        bases = [load_at(builder, _plus(builder, blocks, first + i, 8), I64) for i in range(n)]
+        with code.for_range(builder, steps, intp=I64) as loop:
+            at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
+            b = [load_at(builder, builder.add(base, at), I32X16) for base in bases]
             for i in range(m):
-                for j in range(n):
-                    place = _plus(builder, _plus(builder, out, ldo, i), first + j, STEP_BYTES)
-                    store_at(builder, place, builder.load(sums[i][j]))
+                row = _plus(builder, _plus(builder, a, lda, i), loop.index, 4)
+                _multiply(builder, kinds[0], load_at(builder, row, I32), b, sums[i])
+        for i in range(m):
+            for j in range(n):
+                place = _plus(builder, _plus(builder, out, ldo, i), first + j, STEP_BYTES)
+                store_at(builder, place, builder.load(sums[i][j]))
 
-        _each_shape(builder, rows, columns, generate)
-        return context.get_dummy_value()
-
-    six = [types.int64] * 6
-    return types.void(a, types.int64, *six), emit
+    _each_shape(builder, rows, columns, generate)
 
 
-@intrinsic
+def _values_signature(a: Any, *rest: Any) -> Any:
+    return types.void(a, *[types.int64] * 10)
+
+
+@operation(_values_signature)
 def values_tile(
-    typingctx: Any,
-    a: Any,
-    lda: Any,
-    rows: Any,
-    columns: Any,
-    blocks: Any,
-    steps: Any,
-    width: Any,
-    shift: Any,
-    out: Any,
-    ldo: Any,
-    decay: Any,
-) -> Emitter:
+    builder: Builder,
+    kinds: Kinds,
+    a: Value,
+    lda: Value,
+    rows: Value,
+    columns: Value,
+    blocks: Value,
+    steps: Value,
+    width: Value,
+    shift: Value,
+    out: Value,
+    ldo: Value,
+    decay: Value,
+) -> None:
     """out[m, :] = out[m, :] * decay[m] + sum over steps of A[m, step] . values[step, :], 16 * columns wide.
 
     As `scores_tile`, except: `steps` runs on from one value block to the next, with `width` bytes to a
     step; the first column lies `shift` bytes into a step; decay: address of sixteen equal float32 a row.
     """
-    kind = a.dtype
-    per_block = LANES if kind == types.float32 else LANES // 2
+    a = builder.ptrtoint(a, I64)
+    per_block = ir.Constant(I64, LANES if kinds[0] == f32_pointer else LANES // 2)
+    num_blocks = builder.udiv(builder.add(steps, builder.sub(per_block, ir.Constant(I64, 1))), per_block)
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Signature, args: list[Value]) -> Value:
-        a, lda, rows, columns, blocks, steps, width, shift, out, ldo, decay = args
-        a = builder.ptrtoint(a, I64)
-        size = ir.Constant(I64, per_block)
-        num_blocks = builder.udiv(builder.add(steps, ir.Constant(I64, per_block - 1)), size)
+    def generate(m: int, first: int, n: int) -> None:
+        sums = _accumulators(builder, m, n)
+        rows_out = [_plus(builder, out, ldo, i) for i in range(m)]
+        places = [[_plus(builder, row, first + j, STEP_BYTES) for j in range(n)] for row in rows_out]
+        for i in range(m):
+            factor = load_at(builder, _plus(builder, decay, i, STEP_BYTES), F32X16)
+            for slot, place in zip(sums[i], places[i], strict=True):
+                builder.store(builder.fmul(load_at(builder, place, F32X16), factor), slot)
+        with code.for_range(builder, num_blocks, intp=I64) as outer:
+            base = builder.add(load_at(builder, _plus(builder, blocks, outer.index, 8), I64), shift)
+            before = builder.mul(outer.index, per_block)
+            left = builder.sub(steps, before)
+            here = builder.select(builder.icmp_signed("<", left, per_block), left, per_block)
+            with code.for_range(builder, here, intp=I64) as inner:
+                at = builder.add(base, builder.mul(inner.index, width))
+                b = [load_at(builder, _plus(builder, at, first + j, STEP_BYTES), I32X16) for j in range(n)]
+                step = builder.add(before, inner.index)
+                for i in range(m):
+                    row = _plus(builder, _plus(builder, a, lda, i), step, 4)
+                    _multiply(builder, kinds[0], load_at(builder, row, I32), b, sums[i])
+        for i in range(m):
+            for slot, place in zip(sums[i], places[i], strict=True):
+                store_at(builder, place, builder.load(slot))
 
-        def generate(m: int, first: int, n: int) -> None:
-            sums = _accumulators(builder, m, n)
-            places = [
-                [_plus(builder, _plus(builder, out, ldo, i), first + j, STEP_BYTES) for j in range(n)]
-                for i in range(m)
-            ]
-            for i in range(m):
-                factor = load_at(builder, _plus(builder, decay, i, STEP_BYTES), F32X16)
-                for slot, place in zip(sums[i], places[i], strict=True):
-                    builder.store(builder.fmul(load_at(builder, place, F32X16), factor), slot)
-            with cgutils.for_range(builder, num_blocks, intp=I64) as outer:
-                base = _plus(builder, load_at(builder, _plus(builder, blocks, outer.index, 8), I64), shift)
-                before = builder.mul(outer.index, size)
-                left = builder.sub(steps, before)
-                here = builder.select(builder.icmp_signed("<", left, size), left, size)
-                with cgutils.for_range(builder, here, intp=I64) as inner:
-                    at = _plus(builder, base, builder.mul(inner.index, width))
-                    b = [
-                        load_at(builder, _plus(builder, at, first + j, STEP_BYTES), I32X16) for j in range(n)
-                    ]
-                    step = builder.add(before, inner.index)
-                    for i in range(m):
-                        row = _plus(builder, _plus(builder, a, lda, i), step, 4)
-                        _multiply(builder, kind, load_at(builder, row, I32), b, sums[i])
-            for i in range(m):
-                for slot, place in zip(sums[i], places[i], strict=True):
-                    store_at(builder, place, builder.load(slot))
-
-        _each_shape(builder, rows, columns, generate)
-        return context.get_dummy_value()
-
-    nine = [types.int64] * 9
-    return types.void(a, types.int64, *nine), emit
+    _each_shape(builder, rows, columns, generate)
