@@ -83,8 +83,6 @@ def check_messages(messages: Sequence[Mapping[str, str]]) -> None:
     """Raises `InvalidRequest` unless every message has a role and a content, and only texts."""
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
         raise InvalidRequest("messages must be a list of messages", field="messages")
-    if not messages:
-        raise InvalidRequest("messages must hold at least one message", field="messages")
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, Mapping):

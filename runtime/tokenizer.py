@@ -14,7 +14,7 @@ from pathlib import Path
 import tokenizers
 
 from treille.runtime.chat import ChatTemplate, ControlTexts, check_messages, unused_mark
-from treille.runtime.errors import InvalidRequest
+from treille.runtime.errors import InvalidRequest, ModelError
 from treille.runtime.token_bytes import TokenText, token_bytes
 from treille.runtime.tokenizer_files import read_backend, read_settings
 
@@ -49,11 +49,11 @@ class Tokenizer:
         """`special_ids` adds to the tokens that the backend itself marks as special.
 
         `add_bos=None` does what the backend's post-processor does. `variables` are names for the chat
-        template. The backend is copied: later changes to it are not seen.
+        template. Tokens added to the backend later, or steps changed in it, are not seen.
         """
         self.eos_ids = frozenset(eos_ids)
         declared = {*special_ids, *self.eos_ids, *(() if bos_id is None else (bos_id,))}
-        self._parsing = tokenizers.Tokenizer.from_str(backend.to_str())
+        self._parsing = _copy(backend)
         _mark_special(self._parsing, declared)
         self._vocab = self._parsing.get_vocab(with_added_tokens=True)
         added = self._parsing.get_added_tokens_decoder()
@@ -161,6 +161,8 @@ class Tokenizer:
         if self.chat_template is None:
             raise InvalidRequest(NO_TEMPLATE, field="messages")
         check_messages(messages)
+        if not messages and not add_generation_prompt:
+            raise InvalidRequest("messages must hold at least one message", field="messages")
         if continuation and not add_generation_prompt:
             raise InvalidRequest("a continuation needs the generation prompt before it", field="messages")
         texts = [value for message in messages for value in message.values()]
@@ -187,6 +189,24 @@ class Tokenizer:
         if not start or ids[: len(start)] == start or ids[:1] == [self.bos_id]:
             return ids
         return start + ids
+
+
+def _copy(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """A tokenizer of its own over the same model, which holds the vocabulary and never changes."""
+    added = backend.get_added_tokens_decoder()
+    tokens = [token for _, token in sorted(added.items())]
+    # Added all at once, tokens can get other ids where the model's own ids have gaps. One at a time they
+    # do not, but then the time grows with the square of their number.
+    for size in (max(1, len(tokens)), 1):
+        copied = tokenizers.Tokenizer(backend.model)
+        for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if getattr(backend, step) is not None:
+                setattr(copied, step, getattr(backend, step))
+        for start in range(0, len(tokens), size):
+            copied.add_tokens(tokens[start : start + size])
+        if copied.get_added_tokens_decoder().keys() == added.keys():
+            return copied
+    raise ModelError("the tokenizer's added tokens have ids that cannot be given to them again")
 
 
 def _mark_special(backend: tokenizers.Tokenizer, declared: Iterable[int]) -> None:
@@ -219,7 +239,7 @@ def _literal_backend(parsing: tokenizers.Tokenizer) -> tuple[tokenizers.Tokenize
     The aliases let a text with both kinds (a rendered chat) be encoded in one call, so that whatever the
     tokenizer does at the start of a text happens once. They are random: no input can spell one.
     """
-    literal = tokenizers.Tokenizer.from_str(parsing.to_str())
+    literal = _copy(parsing)
     literal.encode_special_tokens = True
     secret = secrets.token_hex(16)
     aliases: dict[int, str] = {}

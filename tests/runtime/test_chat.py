@@ -175,7 +175,6 @@ def test_the_continuation_follows_the_generation_prompt():
 @pytest.mark.parametrize(
     "messages",
     [
-        [],
         "hi",
         {"role": "user", "content": "hi"},
         ["hi"],
@@ -194,6 +193,15 @@ def test_messages_that_are_not_well_formed(messages):
     with pytest.raises(InvalidRequest) as caught:
         tokenizer_of(CHATML).encode_chat(messages, add_generation_prompt=True)
     assert caught.value.field == "messages"
+
+
+def test_no_message_at_all():
+    tokenizer = tokenizer_of(CHATML)
+    # An assistant may speak first, but nobody may say nothing.
+    opening = tokenizer.render_chat([], add_generation_prompt=True, continuation="Well")
+    assert opening == "<s><|im_start|>assistant\nWell"
+    with pytest.raises(InvalidRequest, match="at least one"):
+        tokenizer.encode_chat([], add_generation_prompt=False)
 
 
 # Templates.

@@ -218,6 +218,17 @@ def test_the_backend_is_copied():
     assert tokenizer.vocab_size == LAST + 1
 
 
+def test_added_tokens_keep_their_ids():
+    backend = byte_level()
+    backend.add_tokens(["new", AddedToken("<new>", special=True), "newer"])
+    backend.add_special_tokens(["<newer>"])
+    tokenizer = Tokenizer(backend)
+    text = "<s>new<new>newer<newer><tool>x"
+    assert tokenizer.encode(text, parse_special=True) == backend.encode(text).ids
+    backend.encode_special_tokens = True
+    assert tokenizer.encode(text) == backend.encode(text).ids
+
+
 # Bytes.
 
 
