@@ -22,6 +22,14 @@ _ANCHOR = re.compile(r"[\^$]|\\[bBAZ]")
 _GLOBAL_FLAGS = re.compile(r"(?:\(\?[aimsux]+\))*")
 
 
+def check_stop_regex(pattern: str) -> None:
+    """Compiles a stop pattern for the checkers that follow; raises what they would.
+
+    This may take seconds and `StopChecker` then takes none, so do it where nobody waits.
+    """
+    _compile(pattern)
+
+
 class StopChecker:
     """One output's search. Text goes in by pieces; what cannot belong to a stop any more comes out.
 
