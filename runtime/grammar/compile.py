@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
-from treille.runtime.errors import InvalidConstraint
+from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.automaton import Dfa, renumber
 from treille.runtime.grammar.grammar import Grammar
 from treille.runtime.grammar.limits import MAX_CHOICE_BYTES, Budget
@@ -33,7 +34,8 @@ def compile_regex(pattern: str, vocab: Vocabulary) -> Grammar:
     """
     if not isinstance(pattern, str):
         raise InvalidConstraint(f"a pattern is a string, not {pattern!r}", field="regex")
-    return vocab.cache.get(("regex", pattern), lambda: Grammar(regex_dfa(pattern), vocab))
+    with _field("regex"):
+        return vocab.cache.get(("regex", pattern), lambda: Grammar(regex_dfa(pattern), vocab))
 
 
 def compile_choices(choices: Sequence[str], vocab: Vocabulary) -> Grammar:
@@ -49,59 +51,87 @@ def compile_choices(choices: Sequence[str], vocab: Vocabulary) -> Grammar:
     for one in choices:
         if not isinstance(one, str):
             raise InvalidConstraint(f"choices are strings, not {one!r}", field="choices")
-    texts = tuple(sorted(set(choices)))
-    return vocab.cache.get(("choices", texts), lambda: Grammar(choices_dfa(texts), vocab))
+    texts = frozenset(choices)
+    with _field("choices"):
+        return vocab.cache.get(("choices", texts), lambda: Grammar(choices_dfa(tuple(texts)), vocab))
+
+
+@contextmanager
+def _field(name: str) -> Iterator[None]:
+    """Names the parameter at fault in errors from below."""
+    try:
+        yield
+    except ConstraintError as error:
+        error.field = error.field or name
+        raise
 
 
 def choices_dfa(choices: Sequence[str]) -> Dfa:
     """The minimal automaton of a finite set of texts."""
     budget = Budget("choices")
-    spellings = []
+    spellings = set()
     for one in choices:
         try:
-            spellings.append(one.encode())
+            spellings.add(one.encode())
         except UnicodeEncodeError as error:
-            raise InvalidConstraint(
-                f"a choice has the lone surrogate U+{ord(one[error.start]):04X}: {one!r}", field="choices"
-            ) from None
+            surrogate = ord(one[error.start])
+            raise InvalidConstraint(f"a choice has the lone surrogate U+{surrogate:04X}: {one!r}") from None
     total = sum(map(len, spellings))
     if total > MAX_CHOICE_BYTES:
         raise budget.exceeded(f"together they are {total} bytes long, the limit is {MAX_CHOICE_BYTES}")
-    ways, final = _tree(spellings)
-    return _merged(ways, final, budget)
+    builder = _Builder(budget)
+    for spelling in sorted(spellings):
+        builder.add(spelling)
+    return builder.finish()
 
 
-def _tree(spellings: Sequence[bytes]) -> tuple[list[dict[int, int]], list[bool]]:
-    """A tree of the texts: by node, the node that each byte leads to, and whether a text ends here."""
-    ways: list[dict[int, int]] = [{}]
-    final = [False]
-    for spelling in spellings:
-        node = 0
-        for byte in spelling:
-            following = ways[node].get(byte)
-            if following is None:
-                following = len(ways)
-                ways[node][byte] = following
-                ways.append({})
-                final.append(False)
-            node = following
-        final[node] = True
-    return ways, final
+class _Builder:
+    """Makes the minimal automaton of texts that are added in order (Daciuk et al. 2000).
 
+    Only the path of the last text is open; what left it can no longer change, and equal parts are one.
+    """
 
-def _merged(ways: list[dict[int, int]], final: list[bool], budget: Budget) -> Dfa:
-    """Merges nodes under which the tree is the same; children were made after their parents."""
-    state_of = [0] * len(ways)
-    known: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
-    for node in range(len(ways) - 1, -1, -1):
-        edges = tuple(sorted((byte, state_of[target]) for byte, target in ways[node].items()))
-        state_of[node] = known.setdefault((final[node], edges), len(known))
-    budget.check_states(len(known))
-    last = len(known) - 1  # the root is the last to be numbered, and must be the first
-    table = np.full((len(known), 256), -1, np.int32)
-    accepting = np.zeros(len(known), np.bool_)
-    for (is_final, edges), state in known.items():
-        accepting[last - state] = is_final
-        for byte, target in edges:
-            table[last - state, byte] = last - target
-    return Dfa(*renumber(table, accepting))
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._last = b""
+        self._edges: list[list[tuple[int, int]]] = [[]]
+        self._final = [False]
+        self._states: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
+
+    def add(self, spelling: bytes) -> None:
+        """Adds a text that is larger than all before."""
+        self._budget.check_time()
+        shared = 0
+        limit = min(len(spelling), len(self._last))
+        while shared < limit and spelling[shared] == self._last[shared]:
+            shared += 1
+        self._close(shared)
+        for _ in range(len(spelling) - shared):
+            self._edges.append([])
+            self._final.append(False)
+        self._final[-1] = True
+        self._last = spelling
+
+    def _close(self, depth: int) -> None:
+        """Closes the open nodes below `depth`."""
+        for level in range(len(self._edges) - 1, depth, -1):
+            state = self._state(self._final.pop(), self._edges.pop())
+            self._edges[level - 1].append((self._last[level - 1], state))
+
+    def _state(self, final: bool, edges: list[tuple[int, int]]) -> int:  # noqa: FBT001
+        state = self._states.setdefault((final, tuple(edges)), len(self._states))
+        self._budget.check_states(len(self._states))
+        return state
+
+    def finish(self) -> Dfa:
+        """The automaton of the texts added."""
+        self._close(0)
+        start = self._state(self._final.pop(), self._edges.pop())
+        # The start is made last, and must be state 0.
+        table = np.full((start + 1, 256), -1, np.int32)
+        accepting = np.zeros(start + 1, np.bool_)
+        for (final, edges), state in self._states.items():
+            accepting[start - state] = final
+            for byte, target in edges:
+                table[start - state, byte] = start - target
+        return Dfa(*renumber(table, accepting))

@@ -33,6 +33,7 @@ class Grammar:
         self.dfa = dfa
         self.vocab = vocab
         self._live = _live_states(dfa, vocab)
+        self._all_live = bool(self._live.all())
         self._masks: OrderedDict[int, Mask] = OrderedDict()
         self._lock = Lock()
         self._max_masks = min(dfa.num_states, max(1, MAX_MASK_BYTES // max(1, 4 * vocab.num_words)))
@@ -78,7 +79,7 @@ class Grammar:
         """Whether the text is accepted and no token can follow."""
         if not self.dfa.accepting[state]:
             return False
-        if self._live.all():
+        if self._all_live:
             return bool(self.dfa.transitions[state].max() < 0)
         return bool(np.array_equal(self.mask(state), self.vocab.eos_words))
 

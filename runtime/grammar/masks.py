@@ -167,3 +167,13 @@ def spread_live(
             live[state] = True
             changed += 1
     return changed
+
+
+def load_walk(trie: Trie) -> None:
+    """Compiles the walks, or loads them from numba's cache: on an automaton that allows nothing."""
+    transitions = np.full((1, 256), -1, np.int32)
+    transitions.flags.writeable = False  # as an automaton's are: another type to numba
+    live = np.ones(1, np.bool_)
+    stack = np.empty(int(trie.max_depth) + 1, np.int32)
+    fill_tokens(trie, transitions, live, 0, stack, np.zeros(1, np.uint32))
+    spread_live(trie, transitions, live, stack, 0, 1)

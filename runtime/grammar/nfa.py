@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from treille.runtime.grammar import charset
 from treille.runtime.grammar.automaton import Flags, Table
 from treille.runtime.grammar.charset import Ranges
-from treille.runtime.grammar.limits import MAX_NFA_ITEMS, MAX_NFA_STATES, Budget
+from treille.runtime.grammar.limits import MAX_NFA_ITEMS, MAX_NFA_STATES, MAX_TABLE, Budget
 from treille.runtime.grammar.subset import (
     AFTER_ASCII_WORD,
     AFTER_NEWLINE,
@@ -93,7 +93,7 @@ class Nfa:
         """The subset construction, within the budget."""
         shift = EVENT_BITS if self.has_assertions else 0
         self.budget.check_states(self.num_states << shift, MAX_NFA_ITEMS)
-        classes, members = _partition(list(self._sets), split_words=self.has_assertions)
+        classes, members = _partition(list(self._sets), self.budget, split_words=self.has_assertions)
         chars, char_start = _compressed(self._chars, self.num_states)
         empties, empty_start = _compressed(self._empties, self.num_states)
         machine = Machine(
@@ -121,12 +121,13 @@ def _compressed(edges: list[tuple[int, int, int]], num_states: int) -> tuple[Tab
     return np.ascontiguousarray(array[:, 1:]), start
 
 
-def _partition(sets: list[Ranges], *, split_words: bool) -> tuple[tuple[Ranges, ...], Flags]:
+def _partition(sets: list[Ranges], budget: Budget, *, split_words: bool) -> tuple[tuple[Ranges, ...], Flags]:
     """Classes of characters that the sets do not tell apart; `members` [num_sets, num_classes]."""
     num_sets = len(sets)
     if split_words:
         word, ascii_word = (charset.category("w", ascii_only=ascii_only) for ascii_only in (False, True))
         sets = [*sets, charset.NEWLINE, word, ascii_word]
+    # By code point, the sets that begin or end there, as bits.
     flips: dict[int, int] = {}
     for index, ranges in enumerate(sets):
         for low, high in ranges:
@@ -138,12 +139,18 @@ def _partition(sets: list[Ranges], *, split_words: bool) -> tuple[tuple[Ranges, 
     for point in sorted(flips):
         if signature & wanted:
             groups.setdefault(signature, []).append((low, point - 1))
+            if len(groups) * num_sets > MAX_TABLE:
+                raise budget.exceeded("it tells too many kinds of characters apart")
         signature ^= flips[point]
         low = point
-    members = np.zeros((num_sets, len(groups)), np.bool_)
-    for column, bits in enumerate(groups):
-        members[:, column] = [bits >> row & 1 for row in range(num_sets)]
-    return tuple(charset.make_set(pairs) for pairs in groups.values()), members
+    width = (len(sets) + 7) // 8
+    packed = b"".join(bits.to_bytes(width, "little") for bits in groups)
+    rows = np.frombuffer(packed, np.uint8).reshape(len(groups), width)
+    members = np.unpackbits(rows, axis=1, count=num_sets, bitorder="little").T
+    budget.check_time()
+    return tuple(charset.make_set(pairs) for pairs in groups.values()), np.ascontiguousarray(
+        members, np.bool_
+    )
 
 
 def _event(ranges: Ranges) -> int:

@@ -16,9 +16,11 @@ import re
 import unicodedata
 import warnings
 from dataclasses import dataclass
+from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from interegular.patterns import Pattern, _Concatenation, _ParsePattern, _Repeated
+from interegular.utils.simple_parser import nomatch
 
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
 from treille.runtime.grammar import charset
@@ -26,7 +28,7 @@ from treille.runtime.grammar.automaton import Dfa, minimize
 from treille.runtime.grammar.charset import Ranges
 from treille.runtime.grammar.limits import MAX_NFA_STATES, Budget
 from treille.runtime.grammar.nfa import Assertion, ClassDfa, Nfa
-from treille.runtime.grammar.subset import load
+from treille.runtime.grammar.subset import load_loops
 from treille.runtime.grammar.utf8 import to_bytes
 
 _WHITESPACE = " \t\n\r\v\f"
@@ -53,9 +55,9 @@ def regex_dfa(pattern: str) -> Dfa:
     Raises `InvalidConstraint` (with the offset) for what `re` does not compile and for a pattern that
     no text matches; `UnsupportedConstraint` for what cannot be enforced exactly, and past the limits.
     """
-    tree = _parsed(pattern)
-    load()
+    load_loops()
     budget = Budget("regex")
+    tree = _parsed(pattern, budget)
     nfa = Nfa(budget)
     start = nfa.add_state()
     try:
@@ -71,13 +73,13 @@ def regex_dfa(pattern: str) -> Dfa:
     return to_bytes(ClassDfa(*small, wide.classes), budget)
 
 
-def _parsed(pattern: str) -> Pattern:
+def _parsed(pattern: str, budget: Budget) -> Pattern:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            flags = re.compile(pattern).flags
-        parser = _Parser(pattern, flags)
-        return parser.parse()
+            # Not `re.compile`: that also lays out every class, in minutes for some short patterns.
+            flags = _parser.parse(pattern).state.flags
+        return _Parser(pattern, flags, budget).parse()
     except re.error as error:
         raise InvalidConstraint(error.msg, offset=error.pos) from None
     except OverflowError as error:
@@ -111,14 +113,19 @@ def _chars(code: int) -> Ranges:
 class _Parser(_ParsePattern):  # type: ignore[no-untyped-call]
     """interegular's descent through alternatives, sequences and groups, with leaves as in `re`."""
 
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: str, flags: int, budget: Budget) -> None:
         super().__init__(pattern)
         self._flags = flags
+        self._budget = budget
+        self._classes: dict[tuple[str, int], _Chars] = {}
 
     def parse(self) -> Pattern:
         """The tree; the pattern must be one that `re` compiles."""
-        tree = self._alternatives()
-        if self.index < len(self.data):
+        try:
+            tree = self._alternatives()
+        except (nomatch, LookupError):  # nomatch is no Exception
+            tree = None
+        if tree is None or self.index < len(self.data):
             raise self._refused("pattern", self.index, "it cannot be read the way `re` reads it")
         return tree
 
@@ -127,6 +134,7 @@ class _Parser(_ParsePattern):  # type: ignore[no-untyped-call]
         parts = []
         self._skip_blanks()
         while self.index < len(self.data) and self.data[self.index] not in "|)":
+            self._budget.check_time()
             parts.append(self.obj())  # type: ignore[no-untyped-call]
             self._skip_blanks()
         return _Concatenation(tuple(parts))
@@ -280,26 +288,28 @@ class _Parser(_ParsePattern):  # type: ignore[no-untyped-call]
 
     def _class(self) -> _Chars:
         """A class; its `[` has just been read."""
+        start = self.index
         negated = self.static_b("^")
+        first = self.index
         pairs: list[tuple[int, int]] = []
         categories: list[Ranges] = []
-        first = self.index
         while self.index == first or not self.static_b("]"):
             one = self._class_part()
             if not isinstance(one, int):
                 categories.append(one)
-                # re allows "-" after a category only as the last character of the class
-                continue
-            if self.data.startswith("-", self.index) and not self.data.startswith("-]", self.index):
+            elif self.data.startswith("-", self.index) and not self.data.startswith("-]", self.index):
                 self.index += 1
                 last = self._class_part()
                 if not isinstance(last, int):
-                    raise self._refused("class", first, "a range ends in a class")
+                    raise self._refused("class", start - 1, "it has a range that ends in a class")
                 pairs.append((one, last))
             else:
                 pairs.append((one, one))
-        ranges = charset.union(self._folded(charset.make_set(pairs)), *categories)
-        return _Chars(charset.complement(ranges) if negated else ranges)
+        key = (self.data[start : self.index], self._flags)
+        if key not in self._classes:
+            ranges = charset.union(self._folded(charset.make_set(pairs)), *categories)
+            self._classes[key] = _Chars(charset.complement(ranges) if negated else ranges)
+        return self._classes[key]
 
     def _class_part(self) -> int | Ranges:
         if not self.static_b("\\"):

@@ -69,7 +69,7 @@ class _Work(NamedTuple):
 
 
 @cache
-def load() -> None:
+def load_loops() -> None:
     """Compiles the loops, or loads them from numba's cache: once, and on no constraint's time."""
     empty = np.zeros((0, 2), np.int32)
     none = np.zeros(2, np.int32)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treille.runtime.grammar.cache import ByteCache
-from treille.runtime.grammar.masks import Trie, build_trie
+from treille.runtime.grammar.masks import Trie, build_trie, load_walk
 from treille.runtime.grammar.spellings import read_tokenizer
+from treille.runtime.grammar.subset import load_loops
 
 DEFAULT_CACHE_BYTES = 256 << 20
 
@@ -68,6 +69,12 @@ class Vocabulary:
             vocab_size=max(found.vocab_size, vocab_size or 0),
             cache_bytes=cache_bytes,
         )
+
+    def prepare(self) -> None:
+        """Builds the trie and loads the compiled loops now, so that no request waits for them."""
+        load_loops()
+        if len(self.trie.byte):
+            load_walk(self.trie)
 
     @property
     def num_words(self) -> int:
