@@ -7,6 +7,7 @@ breadth first from state 0, so two automata accept the same language iff their a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -142,89 +143,122 @@ def _inverse(table: Table, alive: Flags) -> tuple[Table, Table]:  # pragma: no c
     return start, sources
 
 
+class _Partition(NamedTuple):
+    """Blocks of states. Those of block b are `members[first[b]:end[b]]`, the marked ones in front.
+
+    `place` is the inverse of `members`. `queue` holds the blocks that others are still to be split by.
+    `counters`: number of blocks, length of the queue.
+    """
+
+    members: Table
+    place: Table
+    block: Table
+    first: Table
+    end: Table
+    marked: Table
+    queue: Table
+    queued: Flags
+    counters: Table
+
+
 @njit(cache=True, nogil=True)
 def _equivalent(table: Table, accepting: Flags, alive: Flags) -> Table:  # pragma: no cover
     """The block of each state and of the sink (Hopcroft 1971), int32 [n + 1]."""
     n, k = table.shape
-    total = n + 1
-    inverse_start, inverse = _inverse(table, alive)
-    members = np.empty(total, np.int32)
-    block = np.zeros(total, np.int32)
-    first = np.zeros(total + 1, np.int32)
-    end = np.zeros(total + 1, np.int32)
-    count = 0
-    for state in range(total):
-        if state < n and accepting[state]:
-            members[count] = state
-            count += 1
-    num_blocks = 1
-    end[0] = count
-    tail = count
-    for state in range(total):
-        if state == n or not accepting[state]:
-            members[tail] = state
-            block[state] = 1
-            tail += 1
-    first[1], end[1] = count, total
-    num_blocks = 2
-    place = np.empty(total, np.int32)
-    for index in range(total):
-        place[members[index]] = index
-    marked = np.zeros(total + 1, np.int32)
-    queued = np.zeros(total + 1, np.bool_)
-    queue = np.empty(total + 1, np.int32)
-    queue[0] = 0 if count <= total - count else 1
-    queued[queue[0]] = True
-    waiting = 1
-    snapshot = np.empty(total, np.int32)
-    touched = np.empty(total + 1, np.int32)
-    hits = np.empty(total, np.int32)
-    while waiting > 0:
-        waiting -= 1
-        splitter = queue[waiting]
-        queued[splitter] = False
-        size = end[splitter] - first[splitter]
-        for index in range(size):
-            snapshot[index] = members[first[splitter] + index]
+    start, sources = _inverse(table, alive)
+    partition = _by_acceptance(accepting)
+    counters = partition.counters
+    splitter = np.empty(n + 1, np.int32)
+    hits = np.empty(n + 1, np.int32)
+    touched = np.empty(n + 2, np.int32)
+    while counters[1] > 0:
+        counters[1] -= 1
+        block = partition.queue[counters[1]]
+        partition.queued[block] = False
+        # A copy: the block itself may be split while it splits others.
+        size = partition.end[block] - partition.first[block]
+        splitter[:size] = partition.members[partition.first[block] : partition.end[block]]
         for symbol in range(k):
             num_hits = 0
-            for index in range(size):
-                target = snapshot[index]
-                for at in range(inverse_start[symbol, target], inverse_start[symbol, target + 1]):
-                    hits[num_hits] = inverse[symbol, at]
+            for target in splitter[:size]:
+                for index in range(start[symbol, target], start[symbol, target + 1]):
+                    hits[num_hits] = sources[symbol, index]
                     num_hits += 1
             num_touched = 0
-            for index in range(num_hits):
-                state = hits[index]
-                owner = block[state]
-                if marked[owner] == 0:
-                    touched[num_touched] = owner
-                    num_touched += 1
-                swap = first[owner] + marked[owner]
-                other = members[swap]
-                members[place[state]] = other
-                place[other] = place[state]
-                members[swap] = state
-                place[state] = swap
-                marked[owner] += 1
-            for index in range(num_touched):
-                owner = touched[index]
-                cut = marked[owner]
-                marked[owner] = 0
-                if cut == end[owner] - first[owner]:
-                    continue
-                fresh = num_blocks
-                num_blocks += 1
-                first[fresh], end[fresh] = first[owner], first[owner] + cut
-                first[owner] += cut
-                for at in range(first[fresh], end[fresh]):
-                    block[members[at]] = fresh
-                smaller = fresh if cut <= end[owner] - first[owner] else owner
-                chosen = fresh if queued[owner] else smaller
-                queue[waiting] = chosen
-                queued[chosen] = True
-                waiting += 1
-    return block
+            for state in hits[:num_hits]:
+                num_touched = _mark(partition, state, touched, num_touched)
+            for owner in touched[:num_touched]:
+                _split(partition, owner)
+    return partition.block
+
+
+@njit(cache=True, nogil=True)
+def _by_acceptance(accepting: Flags) -> _Partition:  # pragma: no cover
+    """Two blocks: the accepting states, and the others with the sink."""
+    total = len(accepting) + 1
+    partition = _Partition(
+        members=np.empty(total, np.int32),
+        place=np.empty(total, np.int32),
+        block=np.ones(total, np.int32),
+        first=np.zeros(total + 1, np.int32),
+        end=np.zeros(total + 1, np.int32),
+        marked=np.zeros(total + 1, np.int32),
+        queue=np.zeros(total + 1, np.int32),
+        queued=np.zeros(total + 1, np.bool_),
+        counters=np.array([2, 1], np.int32),
+    )
+    front, back = 0, total
+    for state in range(total):
+        if state < total - 1 and accepting[state]:
+            place = front
+            front += 1
+            partition.block[state] = 0
+        else:
+            back -= 1
+            place = back
+        partition.members[place] = state
+        partition.place[state] = place
+    partition.end[0] = front
+    partition.first[1], partition.end[1] = front, total
+    smaller = 0 if front <= total - front else 1
+    partition.queue[0] = smaller
+    partition.queued[smaller] = True
+    return partition
+
+
+@njit(cache=True, nogil=True)
+def _mark(partition: _Partition, state: int, touched: Table, num_touched: int) -> int:  # pragma: no cover
+    """Moves a state to the front of its block; notes the block if it had none marked."""
+    owner = partition.block[state]
+    if partition.marked[owner] == 0:
+        touched[num_touched] = owner
+        num_touched += 1
+    old, new = partition.place[state], partition.first[owner] + partition.marked[owner]
+    other = partition.members[new]
+    partition.members[old], partition.place[other] = other, old
+    partition.members[new], partition.place[state] = state, new
+    partition.marked[owner] += 1
+    return num_touched
+
+
+@njit(cache=True, nogil=True)
+def _split(partition: _Partition, owner: int) -> None:  # pragma: no cover
+    """Makes the marked states of a block, if they are not all of it, a block of their own."""
+    first, end, counters = partition.first, partition.end, partition.counters
+    cut = partition.marked[owner]
+    partition.marked[owner] = 0
+    if cut == end[owner] - first[owner]:
+        return
+    fresh = counters[0]
+    counters[0] += 1
+    first[fresh], end[fresh] = first[owner], first[owner] + cut
+    first[owner] += cut
+    for index in range(first[fresh], end[fresh]):
+        partition.block[partition.members[index]] = fresh
+    chosen = fresh if partition.queued[owner] or cut <= end[owner] - first[owner] else owner
+    partition.queue[counters[1]] = chosen
+    partition.queued[chosen] = True
+    counters[1] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -8,106 +8,90 @@ Only well-formed UTF-8 has a way through: no overlong forms, no surrogates, noth
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treille.runtime.grammar.automaton import Dfa, Table, renumber
+from treille.runtime.grammar.charset import MAX_CODE_POINT, Ranges
 from treille.runtime.grammar.limits import MAX_STATES, Budget
 from treille.runtime.grammar.nfa import ClassDfa
-
-# Lead bytes and code points of the sequences of 2, 3 and 4 bytes.
-_LENGTHS = ((0xC2, 0xDF, 0x80, 0x7FF), (0xE0, 0xEF, 0x800, 0xFFFF), (0xF0, 0xF4, 0x10000, 0x10FFFF))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Node:
-    """What may follow some bytes of a character. `parts`: (child, its continuation bytes); a child is
-    a class if `last`, else a node. `classes`: all classes below."""
+    """What may follow some bytes of a character: its `parts` are (child, continuation bytes).
 
-    last: bool
+    A child is a class if `is_last`, else a node. `classes`: all classes below.
+    """
+
+    is_last: bool
     parts: tuple[tuple[int, NDArray[np.int64]], ...]
     classes: tuple[int, ...]
 
 
 class _Lattice:
-    """Nodes, equal ones shared, and per lead byte the node (or for ASCII the class) that it leads to."""
+    """The nodes, equal ones shared; `ascii` are pairs (byte, class), `leads` pairs (lead byte, node)."""
 
-    def __init__(self, dfa: ClassDfa) -> None:
+    def __init__(self, classes: Sequence[Ranges]) -> None:
         self.nodes: list[_Node] = []
-        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._uniforms: dict[tuple[int, int], int] = {}
-        self._segments = sorted(
-            (low, high, column) for column, ranges in enumerate(dfa.classes) for low, high in ranges
-        )
-        self._lows = [low for low, _, _ in self._segments]
-        self.ascii: list[tuple[int, int]] = []
-        for byte in range(128):
-            column = self._class_at(byte)
-            if column >= 0:
-                self.ascii.append((byte, column))
-        self.leads: list[tuple[int, int]] = []
-        for depth, (first, last, low, high) in enumerate(_LENGTHS, start=1):
-            for byte in range(first, last + 1):
-                payload = byte & (0x3F >> depth)
-                node = self._node(depth, payload << 6 * depth, low, high)
-                if node >= 0:
-                    self.leads.append((byte, node))
+        self._known: dict[tuple[bool, tuple[int, ...]], int] = {}
+        self.ascii = [
+            (code, column)
+            for column, ranges in enumerate(classes)
+            for low, high in ranges
+            for code in range(low, min(high, 0x7F) + 1)
+        ]
+        last = self._last_bytes(classes)
+        two = last[0x80 >> 6 : 0x800 >> 6].tolist()
+        last[: 0x800 >> 6] = -1  # what is shorter must not be spelled longer
+        third = self._level_above(last)
+        three = third[: 0x10000 >> 12].tolist()
+        third[: 0x10000 >> 12] = -1
+        four = self._level_above(np.append(third, np.full(-len(third) % 64, -1, np.int32))).tolist()
+        leads = [*enumerate(two, 0xC2), *enumerate(three, 0xE0), *enumerate(four, 0xF0)]
+        self.leads = [(byte, node) for byte, node in leads if node >= 0]
 
-    def _class_at(self, code: int) -> int:
-        index = bisect_right(self._lows, code) - 1
-        if index >= 0 and self._segments[index][1] >= code:
-            return self._segments[index][2]
-        return -1
+    def _last_bytes(self, classes: Sequence[Ranges]) -> Table:
+        """By code point // 64: the node from which one more byte tells the character, or -1."""
+        nodes = np.full((MAX_CODE_POINT + 1) >> 6, -1, np.int32)
+        mixed: dict[int, list[int]] = {}
+        for column, ranges in enumerate(classes):
+            whole = self._node([column] * 64, is_last=True)
+            for low, high in ranges:
+                first, end = (low + 63) >> 6, (high + 1) >> 6
+                nodes[first:end] = whole
+                for row in {low >> 6, high >> 6}:
+                    if not first <= row < end:
+                        start, stop = max(low - 64 * row, 0), min(high - 64 * row, 63) + 1
+                        mixed.setdefault(row, [-1] * 64)[start:stop] = [column] * (stop - start)
+        for row, children in mixed.items():
+            nodes[row] = self._node(children, is_last=True)
+        return nodes
 
-    def _last_of(self, code: int) -> int:
-        """The last code point of the segment that `code` is in."""
-        return self._segments[bisect_right(self._lows, code) - 1][1]
+    def _level_above(self, nodes: Table) -> Table:
+        """By each 64 of the nodes: the node from which one more byte leads to them, or -1."""
+        return np.array([self._node(row, is_last=False) for row in nodes.reshape(-1, 64).tolist()], np.int32)
 
-    def _is_empty(self, low: int, high: int) -> bool:
-        index = bisect_right(self._lows, high) - 1
-        return index < 0 or self._segments[index][1] < low
-
-    def _node(self, depth: int, base: int, low: int, high: int) -> int:
-        """The node for the code points from `base` that `depth` more bytes tell apart; -1 if none."""
-        step = 1 << 6 * (depth - 1)
-        column = self._class_at(base)
-        if column >= 0 and low <= base and self._last_of(base) >= base + 64 * step - 1 <= high:
-            return self._uniform(depth, column)
-        children = []
-        for index in range(64):
-            start = base + index * step
-            if start + step - 1 < low or start > high or self._is_empty(start, start + step - 1):
-                children.append(-1)
-            elif depth == 1:
-                children.append(self._class_at(start))
-            else:
-                children.append(self._node(depth - 1, start, low, high))
-        return -1 if max(children) < 0 else self._shared(depth, children)
-
-    def _uniform(self, depth: int, column: int) -> int:
-        """The node under which every character is of one class."""
-        if depth == 1:
-            return self._shared(1, [column] * 64)
-        if (depth, column) not in self._uniforms:
-            self._uniforms[depth, column] = self._shared(depth, [self._uniform(depth - 1, column)] * 64)
-        return self._uniforms[depth, column]
-
-    def _shared(self, depth: int, children: list[int]) -> int:
-        key = (depth, tuple(children))
+    def _node(self, children: list[int], *, is_last: bool) -> int:
+        if max(children) < 0:
+            return -1
+        key = (is_last, tuple(children))
         if key not in self._known:
             self._known[key] = len(self.nodes)
-            self.nodes.append(self._made(depth == 1, children))
+            self.nodes.append(self._made(children, is_last=is_last))
         return self._known[key]
 
-    def _made(self, last: bool, children: list[int]) -> _Node:  # noqa: FBT001
-        array = np.array(children)
-        values = [int(value) for value in np.unique(array) if value >= 0]
-        parts = tuple((value, np.flatnonzero(array == value) + 0x80) for value in values)
-        below = values if last else {one for value in values for one in self.nodes[value].classes}
-        return _Node(last, parts, tuple(sorted(below)))
+    def _made(self, children: list[int], *, is_last: bool) -> _Node:
+        places: dict[int, list[int]] = {}
+        for byte, child in enumerate(children, 0x80):
+            if child >= 0:
+                places.setdefault(child, []).append(byte)
+        parts = tuple((child, np.array(found)) for child, found in places.items())
+        below = places if is_last else {one for child in places for one in self.nodes[child].classes}
+        return _Node(is_last, parts, tuple(sorted(below)))
 
 
 def to_bytes(dfa: ClassDfa, budget: Budget) -> Dfa:
@@ -115,7 +99,7 @@ def to_bytes(dfa: ClassDfa, budget: Budget) -> Dfa:
 
     Raises `UnsupportedConstraint` when it would have too many states or take too long.
     """
-    copier = _Copier(_Lattice(dfa), len(dfa.table), budget)
+    copier = _Copier(_Lattice(dfa.classes), len(dfa.table), budget)
     rows = [copier.row(targets) for targets in dfa.table.tolist()]
     table = np.array([*rows, *copier.rows], np.int32).reshape(-1, 256)
     accepting = np.zeros(len(table), np.bool_)
@@ -151,7 +135,7 @@ class _Copier:
             return self._copies[key]
         row = np.full(256, -1, np.int32)
         for child, places in node.parts:
-            row[places] = targets[child] if node.last else self._copy(child, targets)
+            row[places] = targets[child] if node.is_last else self._copy(child, targets)
         state = -1 if row.max() < 0 else self._shared(row)
         self._copies[key] = state
         return state

@@ -34,7 +34,7 @@ PATTERNS = [
     ".", ".*", "a.b", "(?s:.)", "[ab]", "[^ab]", "[a-c]", "[^a-c]", "[]a]", "[^]a]", "[a\\]]", "[a-]", "[-a]",
     "[a\\-c]", "[a-c-]", "[\\d-]", "[-\\d]", "[\\w.]", "[\\W]", "[^\\W]", "[^\\W\\d]", "[\\W\\d]", "[\\s\\S]",
     "[^\\s]", "[\\b]", "[\\x41-\\x43]", "[\\101]", "[\\0-\\37]", "[\\7]", "[.]", "[|]", "[$^]", "[{}]",
-    "[(?:)]", "[[]", "[[a]", "[a||b]", "[a--b]", "[a&&b]", "[~~]", "[\\n\\r\\t\\v\\f\\a]", "[\\x00-\\u2fff]+",
+    "[(?:)]", "[[]", "[[a]", "[a||b]", "[a&&b]", "[~~]", "[\\n\\r\\t\\v\\f\\a]", "[\\x00-\\u2fff]+",
     "[\\u0000-\\U0010ffff]", "[\\ud7ff-\\ue000]", "[^\\x00-\\uffff]", "[\\U00010000-\\U0010ffff]",
     "[\u00e9-\u00ea\u65e5]", "[^\\n]", "[\\^a]", "[a^]", "[\\\\]", "[\\]]", "[\\[]", "[a-\\x63]",
     "[\\N{LATIN SMALL LETTER A}-c]", "[#]", "[ ]",
@@ -66,9 +66,9 @@ PATTERNS = [
     "(?is:a.)", "(?s-i:a.)", "(?i)(?s).A", "(?i)\\x61", "(?i)\\101", "(?i)\\u00e9", "(?i)\\d", "(?i)(?:a|b)+",
     "(?i)σ+", "(?im)^A$", "(?i)[\u0130]", "(?i)[i]", "(?i)[^i]", "(?i)\\N{KELVIN SIGN}",
     # comments and verbose patterns
-    "a(?#x)b", "a(?#x)*", "(?#x)a", "(?#)", "a(?#x)(?#y)+b", "a(?#x", "(?x) a b", "(?x) a + ", "(?x)a#b",
+    "a(?#x)b", "a(?#x)*", "(?#x)a", "(?#)", "a(?#x)(?#y)+b", "(?x) a b", "(?x) a + ", "(?x)a#b",
     "(?x)a #b\nb", "(?x)[ #]", "(?x)a\\ b", "(?x)a\\#b", "(?x) ( a | b ) {2} ", "(?x)a {2}", "(?x)a{1, 2}",
-    "(?x: a )b", "(?x: a ) b", "(?x) a (?-x: b)", "(?x)a(?#y) *", "  (?x) a", "(?x)\na\t|\x0bb",
+    "(?x: a )b", "(?x: a ) b", "(?x) a (?-x: b)", "(?x)a(?#y) *", "(?x)\na\t|\x0bb",
     "(?x)a # (\n b", "(?x:a # )\n) b", "(?x)|\n a",
     # from reports
     "2[0-3]|[01]?\\d", "red|blue", "([0-9])-[0-9]", "yes|no", "[A-Z]{2,4}-\\d{1,5}", "\\d{4}-\\d\\d",
@@ -80,10 +80,7 @@ PATTERNS = [
 def test_full_match(pattern: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            compiled = re.compile(pattern)
-        except re.error:
-            pytest.skip("not a pattern for this version of Python")
+        compiled = re.compile(pattern)
     try:
         dfa = regex_dfa(pattern)
     except ValueError as error:
