@@ -24,7 +24,8 @@ from treille.runtime.errors import (
 )
 from treille.runtime.grammar import Grammar, Vocabulary, compile_constraint
 from treille.runtime.models.load import LoadedModel, load_model
-from treille.runtime.params import Constraint, SamplingParams
+from treille.runtime.params import SamplingParams
+from treille.runtime.stops import check_stop_regex
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
@@ -231,12 +232,11 @@ class Engine:
             stream = self._streams[request_id] = EventStream(request_id, self.abort)
             seed = request.params.seed if isinstance(request, Request) else 0
             seed = self._seeds.getrandbits(63) if seed is None else seed
-            constraint = request.params.constraint if isinstance(request, Request) else None
-            if constraint is None:
+            if not isinstance(request, Request) or not request.params.needs_compile:
                 self._inbox.append(lambda: self._add(request_id, request, seed, None))
                 self._wake.notify()
-        if constraint is not None:
-            self._compilers.submit(self._compile, request_id, request, seed, constraint)
+            else:
+                self._compilers.submit(self._compile, request_id, request, seed)
         return stream
 
     def _check(self, request: Request | ScoreRequest) -> None:
@@ -289,14 +289,16 @@ class Engine:
         if self._closing or not self._thread.is_alive():
             raise EngineClosed("the engine is closed: make a new one")
 
-    def _compile(
-        self, request_id: str, request: Request | ScoreRequest, seed: int, constraint: Constraint
-    ) -> None:
-        """Compile a constraint on a worker, then queue the request."""
+    def _compile(self, request_id: str, request: Request, seed: int) -> None:
+        """Compile a request's patterns on a worker, then queue it."""
+        params, grammar = request.params, None
         try:
-            if self._vocab is None:
-                self._vocab = Vocabulary.from_tokenizer(self.tokenizer)
-            grammar = compile_constraint(constraint, self._vocab)
+            if params.stop_regex is not None:
+                check_stop_regex(params.stop_regex)
+            if params.constraint is not None:
+                if self._vocab is None:
+                    self._vocab = Vocabulary.from_tokenizer(self.tokenizer)
+                grammar = compile_constraint(params.constraint, self._vocab)
         except Exception as error:
             failure = error if isinstance(error, RequestError) else _internal(error)
             self._post(lambda: self._refuse(request_id, failure))

@@ -90,6 +90,11 @@ class SamplingParams:
             return Constraint("choices", self.choices)
         return None
 
+    @property
+    def needs_compile(self) -> bool:
+        """Whether anything must be compiled before the request can run."""
+        return self.constraint is not None or self.stop_regex is not None
+
     def _check_counts(self) -> None:
         _integer("max_tokens", self.max_tokens, 0, MAX_TOKENS)
         _integer("min_tokens", self.min_tokens, 0, MAX_TOKENS)

@@ -1,14 +1,19 @@
-"""Treille: a structured-generation language and its runtime."""
+"""Treille: a structured-generation language and its runtime.
+
+`Engine` is imported when it is first used: it brings PyTorch, which takes a second or more, and neither
+`treille --help` nor a program that runs against a server needs it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from treille.dsl.errors import GenerationFailed, InvalidExpression, ProgramError, UnknownVariable
 from treille.dsl.expressions import assistant, gen, select, system, user
 from treille.dsl.program import Program, program
 from treille.dsl.state import State
-from treille.runtime.engine import Engine
 from treille.runtime.errors import (
     ConstraintError,
     EngineClosed,
@@ -26,6 +31,9 @@ from treille.runtime.errors import (
 )
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import Completion, Request, ScoreRequest
+
+if TYPE_CHECKING:
+    from treille.runtime.engine import Engine
 
 __version__ = version("treille")
 
@@ -62,3 +70,9 @@ __all__ = [
     "system",
     "user",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Engine":
+        raise AttributeError(f"module 'treille' has no attribute {name!r}")
+    return import_module("treille.runtime.engine").Engine

@@ -17,6 +17,8 @@ class TokenizerLike(Protocol):
     def bos_id(self) -> int | None: ...
     @property
     def eos_ids(self) -> frozenset[int]: ...
+    @property
+    def adds_bos(self) -> bool: ...
     def encode(self, text: str, *, add_bos: bool = True, parse_special: bool = False) -> list[int]: ...
     def encode_chat(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool, continuation: str = ""
@@ -40,7 +42,9 @@ def encode_prompt(tokenizer: TokenizerLike, prompt: Prompt) -> tuple[int, ...]:
         parts = list(group)
         if is_chat:
             new = _encode_turns(tokenizer, [part for part in parts if isinstance(part, Message)])
-            ids += new[1:] if ids and new[:1] == [tokenizer.bos_id] else new
+            # Without the rule that texts begin so, the same token can be a turn's own mark.
+            again = tokenizer.adds_bos and ids and new[:1] == [tokenizer.bos_id]
+            ids += new[1:] if again else new
         else:
             text = "".join(part.text for part in parts if isinstance(part, Text))
             ids += tokenizer.encode(text, add_bos=not ids, parse_special=True)

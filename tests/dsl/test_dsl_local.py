@@ -53,6 +53,7 @@ class WordTokenizer:
 
     def __init__(self, *, bos: bool = True, eos_ids: frozenset[int] = frozenset({1})) -> None:
         self.bos_id = 0 if bos else None
+        self.adds_bos = bos
         self.eos_ids = eos_ids
 
     def encode(self, text: str, *, add_bos: bool = True, parse_special: bool = False) -> list[int]:

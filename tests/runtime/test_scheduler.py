@@ -122,7 +122,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for chunk in plan.chunks:
             end = chunk.start + chunk.count
             seen = self.memory[chunk.seq.page_row[: chunk.seq.num_pages]].reshape(-1)[:end]
-            assert seen.tolist() == chunk.seq.tokens[:end].tolist(), "the pages do not hold the sequence's tokens"
+            assert seen.tolist() == chunk.seq.tokens[:end].tolist(), "the pages hold other tokens"
 
     def after(self, seq: Sequence, data) -> None:
         if seq.pending:

@@ -77,7 +77,6 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.xfail(reason="treille/__init__.py imports the engine, and torch with it", strict=False)
 def test_help_does_not_load_torch() -> None:
     code = """
 import sys
