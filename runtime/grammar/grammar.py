@@ -128,6 +128,11 @@ class Matcher:
         self._history = array("i")  # the state before each accepted token
 
     @property
+    def state(self) -> int:
+        """The automaton's state: where it is the same, and the text has not ended, so is the mask."""
+        return self._state
+
+    @property
     def num_accepted(self) -> int:
         """Tokens accepted so far, and not rolled back."""
         return len(self._history)

@@ -31,7 +31,6 @@ from treille.runtime.grammar.nfa import Assertion, ClassDfa, Nfa
 from treille.runtime.grammar.subset import load_loops
 from treille.runtime.grammar.utf8 import to_bytes
 
-_WHITESPACE = " \t\n\r\v\f"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _FLAGS = {
@@ -42,7 +41,9 @@ _FLAGS = {
     "u": re.UNICODE,
     "x": re.VERBOSE,
 }
-_GLOBAL_FLAGS = re.compile(r"\(\?[aimsux]+\)")
+# In comments too, `re` takes a backslash and what follows for one sign, which ends nothing.
+_BLANK = re.compile(r"\(\?[aimsux]+\)|\(\?#(?:[^)\\]|\\.)*\)", re.DOTALL)
+_VERBOSE_BLANK = re.compile(r"[ \t\n\r\v\f]+|#(?:[^\n\\]|\\.)*\n?", re.DOTALL)
 _LOCAL_FLAGS = re.compile(r"([aimsux]*)(?:-([imsx]+))?:")
 _QUANTIFIER = re.compile(r"[*+?]|\{(?!\})([0-9]*)(?:(,)([0-9]*))?\}")
 _GROUP_NAME = re.compile(r"<[^>]*>")
@@ -226,19 +227,12 @@ class _Parser(_ParsePattern):  # type: ignore[no-untyped-call]
     def _skip_blanks(self) -> None:
         """Skips comments, global flags (which were taken from `re`) and, if verbose, white space."""
         while self.index < len(self.data):
-            if self.data.startswith("(?#", self.index):
-                self.index = self.data.index(")", self.index) + 1
-                continue
-            flags = _GLOBAL_FLAGS.match(self.data, self.index)
-            if flags is not None:
-                self.index = flags.end()
-            elif self._flags & re.VERBOSE and self.data[self.index] in _WHITESPACE:
-                self.index += 1
-            elif self._flags & re.VERBOSE and self.data[self.index] == "#":
-                end = self.data.find("\n", self.index)
-                self.index = len(self.data) if end < 0 else end + 1
-            else:
+            blank = _BLANK.match(self.data, self.index)
+            if blank is None and self._flags & re.VERBOSE:
+                blank = _VERBOSE_BLANK.match(self.data, self.index)
+            if blank is None:
                 return
+            self.index = blank.end()
 
     def _escape(self) -> _Chars | _Anchor:
         r"""What a `\` outside of classes means; it has just been read."""
