@@ -52,6 +52,7 @@ lint: .venv/.stamp-dev
 
 types: typetree
 	cd build/typecheck && ../../.venv/bin/python -m mypy --config-file ../../pyproject.toml -p treille
+	cd build/typecheck && ../../.venv/bin/python -m mypy --config-file ../../pyproject.toml ../../examples ../../docs
 
 layers: typetree
 	cd build/typecheck && PYTHONPATH=. ../../.venv/bin/lint-imports ../../pyproject.toml

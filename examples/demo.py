@@ -20,6 +20,7 @@ QUESTIONS = {
     "What should I eat there?": "You should try",
     "What should I see there?": "Do not miss",
 }
+SENTENCE = r" [A-Za-z ,']{3,120}\."
 
 
 @tr.program
@@ -37,7 +38,7 @@ def guide(s: tr.State, city: str) -> None:
         for branch, (question, opening) in zip(branches, QUESTIONS.items(), strict=True):
             branch += tr.user(question)
             with branch.assistant(), branch.capture("answer"):
-                branch += opening + tr.gen(regex=r" [^.\n]+\.", max_tokens=40)
+                branch += opening + tr.gen(regex=SENTENCE)
 
     s += tr.user("How long should I stay?")
     s += tr.assistant("Days: " + tr.gen("days", type=Literal[1, 2, 3, 5, 7]))

@@ -62,9 +62,11 @@ def test_no_code_from_data(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources(*SHIPPED, "tests"), ids=by_name)
 def test_no_hidden_state_and_no_hidden_cycle(path: Path) -> None:
+    # The one door that opens late, see its docstring: nothing below it can be part of a cycle with it.
+    may_hide = path == ROOT / "treille/__init__.py"
     for node in ast.walk(ast.parse(path.read_text())):
         assert not isinstance(node, ast.Global), f"{place(path, node)}: global"
-        hidden = isinstance(node, ast.Name) and node.id == "TYPE_CHECKING"
+        hidden = isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" and not may_hide
         assert not hidden, f"{place(path, node)}: TYPE_CHECKING hides an import"
 
 

@@ -132,13 +132,16 @@ def test_the_type_marker_and_console_script_are_declared() -> None:
     assert project()["scripts"] == {"treille": "treille.cli:main"}
 
 
-def test_every_import_is_declared() -> None:
+def test_dependencies_are_what_is_imported() -> None:
     declared = {canonicalize_name(Requirement(text).name) for text in project()["dependencies"]}
     owners = importlib.metadata.packages_distributions()
+    used: set[str] = set()
     for module, path in modules():
         for name in imported(path) - set(sys.stdlib_module_names) - {"treille"} - OPTIONAL:
             owner = {canonicalize_name(distribution) for distribution in owners.get(name, ())}
             assert owner & declared, f"{module} imports {name}, which pyproject.toml does not depend on"
+            used |= owner
+    assert declared <= used, f"nothing imports {sorted(declared - used)}"
 
 
 def imported(path: Path) -> set[str]:
