@@ -51,14 +51,7 @@ def config_from_gguf(metadata: Fields, tensors: TensorFacts) -> ModelConfig:
             f"{metadata.where}: GGUF architecture {arch!r} is not supported; "
             f"supported are {', '.join(ARCHITECTURES)}"
         )
-    for name in _REFUSED:
-        value = metadata.data.get(f"{arch}.{name}")
-        if value and not (name == "attention.causal" and value is True):
-            raise UnsupportedModel(f"{metadata.where}: {arch}.{name} = {value!r} is not supported")
-    if metadata.has("split.count") and metadata.integer("split.count") > 1:
-        raise UnsupportedModel(
-            f"{metadata.where} is one part of several; merge them with llama-gguf-split --merge"
-        )
+    _refuse_unsupported(metadata, arch)
     hidden = metadata.integer(f"{arch}.embedding_length")
     heads = metadata.integer(f"{arch}.attention.head_count")
     head_dim = metadata.integer(f"{arch}.attention.key_length", hidden // heads)
@@ -87,6 +80,17 @@ def config_from_gguf(metadata: Fields, tensors: TensorFacts) -> ModelConfig:
         bos_token_id=bos[0] if bos else None,
         eos_token_ids=tuple(dict.fromkeys(token for group in ends for token in group)),
     )
+
+
+def _refuse_unsupported(metadata: Fields, arch: str) -> None:
+    for name in _REFUSED:
+        value = metadata.data.get(f"{arch}.{name}")
+        if value and not (name == "attention.causal" and value is True):
+            raise UnsupportedModel(f"{metadata.where}: {arch}.{name} = {value!r} is not supported")
+    if metadata.has("split.count") and metadata.integer("split.count") > 1:
+        raise UnsupportedModel(
+            f"{metadata.where} is one part of several; merge them with llama-gguf-split --merge"
+        )
 
 
 def _same(metadata: Fields, key: str, head_dim: int) -> None:
