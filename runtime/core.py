@@ -66,7 +66,12 @@ class EngineCore:
             max_batched_tokens=config.max_batched_tokens,
             policy=config.schedule_policy,
         )
-        self._runner = ModelRunner(loaded.model, num_pages=config.num_pages, page_size=config.page_size)
+        self._runner = ModelRunner(
+            loaded.model,
+            num_pages=config.num_pages,
+            page_size=config.page_size,
+            max_positions=config.max_seq_len,
+        )
         self._groups: dict[str, Group] = {}
 
     @property

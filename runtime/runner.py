@@ -16,8 +16,10 @@ from treille.runtime.scheduler import Chunk, StepPlan
 class ModelRunner:
     """Runs a model over the flat concatenation of a plan's chunks, on a KV pool of its own."""
 
-    def __init__(self, model: LanguageModel, *, num_pages: int, page_size: int) -> None:
+    def __init__(self, model: LanguageModel, *, num_pages: int, page_size: int, max_positions: int) -> None:
+        """`max_positions` is the longest sequence, in tokens."""
         self._model = model
+        self._max_positions = max_positions
         self._kv: KVCache = model.new_kv(num_pages, page_size)
         self._page_size = page_size
 
@@ -27,7 +29,10 @@ class ModelRunner:
         copies = [chunk.copy for chunk in plan.chunks if chunk.copy is not None]
         if copies:
             self._model.copy_pages(self._kv, copies)
-        return self._model.forward(self._inputs(plan.chunks), self._kv)
+        inputs = self._inputs(plan.chunks)
+        # The kernels trust these numbers: a wrong one would write to another sequence's memory.
+        inputs.ragged.check(self._kv, max_positions=self._max_positions)
+        return self._model.forward(inputs, self._kv)
 
     def _inputs(self, chunks: tuple[Chunk, ...]) -> ModelInputs:
         counts = np.fromiter((chunk.count for chunk in chunks), dtype=np.int64, count=len(chunks))
