@@ -6,6 +6,7 @@ sixteen keys (see `tile.py`). Multiples of 16 waste no room as page sizes; other
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Sequence
 
@@ -27,11 +28,14 @@ from treille.kernels.api import (
 from treille.kernels.cpu_attention import TILE_ROWS, attention_source
 from treille.kernels.cpu_norm import norm_source, silu_source
 from treille.kernels.cpu_rotary import store_source
+from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
-from treille.kernels.simd import LANES
+from treille.kernels.tile import MAX_ROWS
 
 MIN_TEAM_ELEMENTS = 1 << 15  # below this, waking threads costs more than they save
-MIN_TEAM_SCORES = 1 << 12
+PIECES_PER_THREAD = 4
+MIN_TILE_ROWS = 24
+HUGE_PAGE = 1 << 21
 
 
 class _Workers:
@@ -92,7 +96,7 @@ class CpuKernels:
         keys, values = (
             tuple(zeroed(shape, dtype) for _ in range(num_layers)) for shape in (key_shape, value_shape)
         )
-        return KVCache(keys, values, num_pages, page_size, num_kv_heads, head_dim)
+        return KVCache(tuple(keys), tuple(values), num_pages, page_size, num_kv_heads, head_dim)
 
     def copy_pages(self, kv: KVCache, pairs: Sequence[tuple[int, int]]) -> None:
         check_page_pairs(kv, pairs)
@@ -162,12 +166,13 @@ class CpuKernels:
         store = (num_tokens, piece, *heads, *addresses, ragged.slots.data_ptr(), positions, table, width)
         self._team.run(workers.store, (*store, _address(k_norm), eps), num_threads=num_threads)
 
+        num_threads, tile_rows = _split_attention(ragged, spec, kv.page_size)
         out = qkv.new_empty((num_tokens, spec.num_heads * spec.head_dim))
         words = (
             ragged.num_sequences,
             *heads,
             ragged.page_table.shape[1],
-            TILE_ROWS,
+            tile_rows,
             spec.window or 0,
             width,
             *addresses,
@@ -181,7 +186,7 @@ class CpuKernels:
             float_bits(spec.scale),
             eps,
         )
-        self._team.run(workers.attention, words, num_threads=torch.get_num_threads())
+        self._team.run(workers.attention, words, num_threads=num_threads)
         return out
 
     def _of(self, dtype: torch.dtype) -> _Workers:
@@ -191,6 +196,23 @@ class CpuKernels:
                 found = self._workers.get(dtype) or _Workers(bf16=dtype == torch.bfloat16)
                 self._workers[dtype] = found
         return found
+
+
+def _zeros(count: int, dtype: torch.dtype) -> Tensor:
+    """A flat tensor of zeros, in huge memory pages where Linux has them: attention jumps from page to page
+    of the cache, and the processor's table of small memory pages does not cover it.
+    """
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    size = count * dtype.itemsize
+    if advice is None or size < HUGE_PAGE:
+        return torch.zeros(count, dtype=dtype)
+    memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(advice)
+    except OSError:  # a kernel without them
+        return torch.zeros(count, dtype=dtype)
+    flat = torch.frombuffer(memory, dtype=torch.uint8)
+    return flat[-flat.data_ptr() % HUGE_PAGE :][:size].view(dtype)
 
 
 def _up(count: int) -> int:
@@ -205,3 +227,16 @@ def _split(num_rows: int, width: int) -> tuple[int, int]:
     """Threads for a job of independent rows, and rows to a piece."""
     num_threads = torch.get_num_threads() if num_rows * width >= MIN_TEAM_ELEMENTS else 1
     return num_threads, max(1, num_rows // (4 * num_threads)) if num_threads > 1 else num_rows
+
+
+def _split_attention(ragged: Ragged, spec: AttentionSpec, page_size: int) -> tuple[int, int]:
+    """Threads for a step's attention, and rows to a piece: fewer where they would make too few pieces."""
+    most = (
+        ragged.page_table.numel() * page_size * spec.num_kv_heads * spec.head_dim
+    )  # keys' elements, at most
+    if most * (ragged.num_tokens // ragged.num_sequences) < MIN_TEAM_ELEMENTS:
+        return 1, TILE_ROWS
+    num_threads = torch.get_num_threads()
+    num_rows = ragged.num_tokens * spec.num_heads
+    fair = num_rows // (PIECES_PER_THREAD * num_threads) // MAX_ROWS * MAX_ROWS
+    return num_threads, max(MIN_TILE_ROWS, min(TILE_ROWS, fair))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ARGS, WorkerSource
 from treille.kernels.simd import (
-    LANES,
     LOG2_E,
     add,
     bf16_at,
@@ -19,15 +19,13 @@ from treille.kernels.simd import (
     fetch_add,
     fma,
     like,
-    load,
-    load_part,
+    load_some,
     mul,
     read_f64,
     read_i64,
     rounded,
     spread,
-    store,
-    store_part,
+    store_some,
     total,
 )
 
@@ -88,12 +86,8 @@ def _norm_rows(args: int, kind: Any) -> None:
 def sum_of_squares(x: Any, at: int, width: int) -> Any:
     """Of `width` elements from `at` on, as float32."""
     squares = spread(np.float32(0.0))
-    whole = width - width % LANES
-    for i in range(at, at + whole, LANES):
-        value = load(x, i)
-        squares = fma(value, value, squares)
-    if whole < width:
-        value = load_part(x, at + whole, width - whole)
+    for i in range(0, width, LANES):
+        value = load_some(x, at + i, width - i)
         squares = fma(value, value, squares)
     return total(squares)
 
@@ -101,15 +95,10 @@ def sum_of_squares(x: Any, at: int, width: int) -> Any:
 @njit(error_model="numpy")
 def _add_rows(x: Any, residual: Any, out: Any, at: int, width: int) -> Any:
     squares = spread(np.float32(0.0))
-    whole = width - width % LANES
-    for i in range(at, at + whole, LANES):
-        value = rounded(x, add(load(x, i), load(residual, i)))
-        store(out, i, value)
-        squares = fma(value, value, squares)
-    if whole < width:
-        i, rest = at + whole, width - whole
-        value = rounded(x, add(load_part(x, i, rest), load_part(residual, i, rest)))
-        store_part(out, i, value, rest)
+    for i in range(0, width, LANES):
+        left = width - i
+        value = rounded(x, add(load_some(x, at + i, left), load_some(residual, at + i, left)))
+        store_some(out, at + i, value, left)
         squares = fma(value, value, squares)
     return total(squares)
 
@@ -117,32 +106,25 @@ def _add_rows(x: Any, residual: Any, out: Any, at: int, width: int) -> Any:
 @njit(error_model="numpy")
 def _scale_row(x: Any, weight: Any, out: Any, at: int, width: int, factor: Any) -> None:
     scale = spread(factor)
-    whole = width - width % LANES
-    for i in range(0, whole, LANES):
-        store(out, at + i, mul(rounded(x, mul(load(x, at + i), scale)), load(weight, i)))
-    if whole < width:
-        rest = width - whole
-        value = rounded(x, mul(load_part(x, at + whole, rest), scale))
-        store_part(out, at + whole, mul(value, load_part(weight, whole, rest)), rest)
+    for i in range(0, width, LANES):
+        value = rounded(x, mul(load_some(x, at + i, width - i), scale))
+        store_some(out, at + i, mul(value, load_some(weight, i, width - i)), width - i)
 
 
 @njit(error_model="numpy")
 def _gate_rows(args: int, kind: Any) -> None:
     num_rows, piece, width = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
     x, out = like(kind, read_i64(args, ARGS + 3)), like(kind, read_i64(args, ARGS + 4))
-    whole = width - width % LANES
     while True:
         first = fetch_add(args, piece)
         if first >= num_rows:
             return
         for row in range(first, min(first + piece, num_rows)):
             gate, up, at = row * 2 * width, row * 2 * width + width, row * width
-            for i in range(0, whole, LANES):
-                store(out, at + i, _gated(load(x, gate + i), load(x, up + i)))
-            if whole < width:
-                i, rest = whole, width - whole
-                value = _gated(load_part(x, gate + i, rest), load_part(x, up + i, rest))
-                store_part(out, at + i, value, rest)
+            for i in range(0, width, LANES):
+                left = width - i
+                value = _gated(load_some(x, gate + i, left), load_some(x, up + i, left))
+                store_some(out, at + i, value, left)
 
 
 @njit(error_model="numpy")

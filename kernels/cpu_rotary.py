@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit
 
 from treille.kernels.cpu_norm import sum_of_squares
+from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ARGS, WorkerSource
 from treille.kernels.simd import (
-    LANES,
     address_of,
     bf16_at,
     f32_at,
@@ -22,8 +22,7 @@ from treille.kernels.simd import (
     fma,
     is_bf16,
     like,
-    load,
-    load_part,
+    load_some,
     mul,
     read_f64,
     read_i16,
@@ -33,7 +32,7 @@ from treille.kernels.simd import (
     stack_room,
     store,
     store_pairs,
-    store_part,
+    store_some,
     sub,
     write_i16,
     write_i32,
@@ -64,44 +63,34 @@ def store_source(key: str, *, bf16: bool) -> WorkerSource:
 def ready_head(
     x: Any, at: int, out: Any, head_dim: int, norm: Any, eps: float, table: int, width: int
 ) -> None:
-    """One head of one token, from element `at` of `x`, to float32 in `out`.
+    """One head of one token, from element `at` of `x`, normed and rotated, to `out`.
 
     norm: pointer to the norm's weights, or to address 0; table: address of the token's row of `width`
-    cosines and sines, or 0.
+    cosines and sines, or 0. `out` is written in whole vectors.
     """
-    normed = address_of(norm, 0) != 0
     factor = np.float32(1.0)
-    if normed:
+    if address_of(norm, 0):
         factor = np.float32(1.0 / np.sqrt(sum_of_squares(x, at, head_dim) / head_dim + eps))
-    for i in range(0, head_dim, LANES):
-        count = min(LANES, head_dim - i)
-        value = load(x, at + i) if count == LANES else load_part(x, at + i, count)
-        if normed:
-            weight = load(norm, i) if count == LANES else load_part(norm, i, count)
-            value = mul(mul(value, spread(factor)), weight)
-        store(out, i, value)  # `out` has room for whole vectors
-    if table:
-        _rotate(out, f32_at(table), width // 2)
-
-
-@njit(error_model="numpy")
-def _rotate(row: Any, table: Any, half: int) -> None:
+    turned = width if table else 0
+    if turned < head_dim or turned % (2 * LANES):
+        for i in range(0, head_dim, LANES):
+            store(out, i, _scaled(x, at, norm, factor, i, head_dim - i))
+    row, half = f32_at(table), turned // 2
     for i in range(0, half, LANES):
-        count = min(LANES, half - i)
-        if count == LANES:
-            first, second = load(row, i), load(row, half + i)
-            cos, sin = load(table, i), load(table, half + i)
-        else:
-            first, second = load_part(row, i, count), load_part(row, half + i, count)
-            cos, sin = load_part(table, i, count), load_part(table, half + i, count)
-        turned = sub(mul(first, cos), mul(second, sin))
-        other = fma(second, cos, mul(first, sin))
-        if count == LANES:
-            store(row, i, turned)
-            store(row, half + i, other)
-        else:
-            store_part(row, i, turned, count)
-            store_part(row, half + i, other, count)
+        left = half - i
+        first = _scaled(x, at, norm, factor, i, left)
+        second = _scaled(x, at, norm, factor, half + i, left)
+        cos, sin = load_some(row, i, left), load_some(row, half + i, left)
+        store_some(out, i, sub(mul(first, cos), mul(second, sin)), left)
+        store_some(out, half + i, fma(second, cos, mul(first, sin)), left)
+
+
+@njit(error_model="numpy", forceinline=True)
+def _scaled(x: Any, at: int, norm: Any, factor: Any, index: int, count: int) -> Any:
+    value = load_some(x, at + index, count)
+    if address_of(norm, 0):
+        value = mul(mul(value, spread(factor)), load_some(norm, index, count))
+    return value
 
 
 @njit(error_model="numpy")
@@ -127,7 +116,6 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
     key_bytes, value_bytes = 64 * (head_dim // per_word), 64 * (padded(head_dim) // per_word)
     per_page = (page_size + LANES - 1) // LANES
     token_width = (num_heads + 2 * num_kv_heads) * head_dim
-    ready = f32_at(head_room())
     row = head_room()
     paired = False  # the value of this token went in with the one before
     for token in range(first, last):
@@ -140,8 +128,10 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
         for head in range(num_kv_heads):
             block = (page * num_kv_heads + head) * per_page + offset // LANES
             at = token * token_width + (num_heads + head) * head_dim
-            ready_head(qkv, at, ready, head_dim, norm, eps, table, width)
-            _scatter_key(kind, ready, row, keys + block * key_bytes, lane, head_dim)
+            ready_head(qkv, at, like(kind, row), head_dim, norm, eps, table, width)
+            target = keys + block * key_bytes + 4 * lane
+            for word in range(head_dim // per_word):
+                write_i32(target, word * LANES, read_i32(row, word))
             source = address_of(qkv, at + num_kv_heads * head_dim)
             target = values + block * value_bytes
             if not is_bf16(kind):
@@ -154,19 +144,10 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
         paired = pairs
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def padded(head_dim: int) -> int:
     """The head's width in whole vectors."""
     return (head_dim + LANES - 1) // LANES * LANES
-
-
-@njit(error_model="numpy")
-def _scatter_key(kind: Any, ready: Any, row: int, block: int, lane: int, head_dim: int) -> None:
-    for i in range(0, head_dim, LANES):
-        store(like(kind, row), i, load(ready, i))
-    num_words = head_dim // 2 if is_bf16(kind) else head_dim
-    for word in range(num_words):
-        write_i32(block + 4 * lane, word * LANES, read_i32(row, word))
 
 
 @njit(error_model="numpy")

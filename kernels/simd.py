@@ -17,38 +17,33 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-LANES = 16
+from treille.kernels.instructions import (
+    F32,
+    F32X16,
+    F64,
+    I16,
+    I16X16,
+    I32,
+    I32X16,
+    I64,
+    LANES,
+    Builder,
+    Value,
+    call,
+    constant,
+    folded,
+    load_at,
+    narrowed,
+    splat,
+    store_at,
+    two_to,
+    widened,
+)
 
-I16 = ir.IntType(16)
-I32 = ir.IntType(32)
-I64 = ir.IntType(64)
-F32 = ir.FloatType()
-F64 = ir.DoubleType()
-F32X16 = ir.VectorType(F32, LANES)
-I32X16 = ir.VectorType(I32, LANES)
-I16X16 = ir.VectorType(I16, LANES)
-
-# llvmlite and numba carry no annotations: their values are Any, and these names say which are meant.
-Builder = Any
-Value = Any
 Kinds = Any  # numba types of an operation's arguments
 _numba: Any = types
-code: Any = cgutils
-
-# 2 ** f on [-0.5, 0.5]: degree 6, least maximum relative error (2e-9, so that rounding decides), low power
-# first. As float32 the first coefficient is 1: the likeliest key's weight is exact.
-EXP2 = (
-    1.0000000005541674,
-    0.693147205737267,
-    0.24022646890627686,
-    0.055503287769699566,
-    0.009618488957805349,
-    0.0013399931217650224,
-    0.0001534581181636701,
-)
 LOG2_E = 1.4426950408889634
 
 
@@ -90,37 +85,6 @@ def operation(typed: Callable[..., Any]) -> Callable[[Callable[..., Value]], Any
     return decorate
 
 
-# --- for functions that write instructions ---
-
-
-def constant(vector: Any, value: float) -> Value:
-    return ir.Constant(vector, [value] * vector.count)
-
-
-def splat(builder: Builder, scalar: Value) -> Value:
-    """All lanes equal to `scalar` (float32 or int32)."""
-    empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
-    first = builder.insert_element(empty, scalar, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, empty, ir.Constant(I32X16, [0] * LANES))
-
-
-def call(builder: Builder, name: str, result: Any, *args: Value) -> Value:
-    """Calls one of LLVM's intrinsic functions."""
-    kind = ir.FunctionType(result, [arg.type for arg in args])
-    return builder.call(code.get_or_insert_function(builder.module, kind, name), args)
-
-
-def load_at(builder: Builder, address: Value, kind: Any) -> Value:
-    """An unaligned load from an int64 address."""
-    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=2 if kind is I16X16 else 4)
-
-
-def store_at(builder: Builder, address: Value, value: Value) -> None:
-    """An unaligned store to an int64 address."""
-    place = builder.inttoptr(address, value.type.as_pointer())
-    builder.store(value, place, align=2 if value.type == I16X16 else 4)
-
-
 def _element(builder: Builder, kind: Any, base: Value, index: Value) -> Value:
     width = ir.Constant(I64, 4 if kind == f32_pointer else 2)
     return builder.add(builder.ptrtoint(base, I64), builder.mul(index, width))
@@ -128,29 +92,6 @@ def _element(builder: Builder, kind: Any, base: Value, index: Value) -> Value:
 
 def _typed_pointer(builder: Builder, kind: Any, address: Value) -> Value:
     return builder.inttoptr(address, (F32 if kind == f32_pointer else I16).as_pointer())
-
-
-def _widened(builder: Builder, halves: Value) -> Value:
-    """bfloat16 bits to float32, exactly."""
-    return builder.bitcast(builder.shl(builder.zext(halves, I32X16), constant(I32X16, 16)), F32X16)
-
-
-def _narrowed(builder: Builder, value: Value) -> Value:
-    """float32 to bfloat16 bits, to nearest even; a NaN stays one."""
-    bits = builder.bitcast(value, I32X16)
-    odd = builder.and_(builder.lshr(bits, constant(I32X16, 16)), constant(I32X16, 1))
-    rounded = builder.add(builder.add(bits, constant(I32X16, 0x7FFF)), odd)
-    is_nan = builder.fcmp_unordered("uno", value, value)
-    kept = builder.select(is_nan, builder.or_(bits, constant(I32X16, 0x400000)), rounded)
-    return builder.trunc(builder.lshr(kept, constant(I32X16, 16)), I16X16)
-
-
-def _folded(builder: Builder, value: Value, join: Callable[[Value, Value], Value]) -> Value:
-    """One scalar from sixteen lanes, by halving: the same order on every machine."""
-    for half in (8, 4, 2, 1):
-        order = ir.Constant(I32X16, [(lane + half) % LANES for lane in range(LANES)])
-        value = join(value, builder.shuffle_vector(value, value, order))
-    return builder.extract_element(value, ir.Constant(I32, 0))
 
 
 # --- memory ---
@@ -192,14 +133,14 @@ def load(builder: Builder, kinds: Kinds, base: Value, index: Value) -> Value:
     address = _element(builder, kinds[0], base, index)
     if kinds[0] == f32_pointer:
         return load_at(builder, address, F32X16)
-    return _widened(builder, load_at(builder, address, I16X16))
+    return widened(builder, load_at(builder, address, I16X16))
 
 
 @operation(lambda base, index, value: types.void(base, types.int64, f32x16))
 def store(builder: Builder, kinds: Kinds, base: Value, index: Value, value: Value) -> None:
     """Writes sixteen lanes to elements `index` to `index + 15`, rounded where the memory is bfloat16."""
     address = _element(builder, kinds[0], base, index)
-    store_at(builder, address, value if kinds[0] == f32_pointer else _narrowed(builder, value))
+    store_at(builder, address, value if kinds[0] == f32_pointer else narrowed(builder, value))
 
 
 @operation(lambda target, low, high: types.void(types.int64, types.int64, types.int64))
@@ -207,6 +148,14 @@ def store_pairs(builder: Builder, kinds: Kinds, target: Value, low: Value, high:
     """Sixteen words at address `target`: bfloat16 from address `low` beside those from address `high`."""
     lower, upper = (builder.zext(load_at(builder, half, I16X16), I32X16) for half in (low, high))
     store_at(builder, target, builder.or_(lower, builder.shl(upper, constant(I32X16, 16))))
+
+
+@operation(lambda address: types.void(types.int64))
+def prefetch(builder: Builder, kinds: Kinds, address: Value) -> None:
+    """Asks for the cache line at `address`, to be read soon, no closer than the second-level cache."""
+    read, level, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+    place = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), place, read, level, data)
 
 
 def _scalar(kind: Any, number: Any) -> tuple[Any, Any]:
@@ -296,19 +245,8 @@ def fma(builder: Builder, kinds: Kinds, a: Value, b: Value, c: Value) -> Value:
 
 @operation(_unary)
 def exp2(builder: Builder, kinds: Kinds, x: Value) -> Value:
-    """2 ** x: exactly 0 below -126, the value at 127 above it."""
-    floor, ceiling = constant(F32X16, -126.0), constant(F32X16, 127.0)
-    too_small = builder.fcmp_ordered("<", x, floor)
-    bounded = call(builder, "llvm.maxnum.v16f32", F32X16, x, floor)
-    bounded = call(builder, "llvm.minnum.v16f32", F32X16, bounded, ceiling)
-    whole = call(builder, "llvm.rint.v16f32", F32X16, bounded)
-    part = builder.fsub(bounded, whole)
-    result = constant(F32X16, EXP2[-1])
-    for coefficient in EXP2[-2::-1]:
-        result = call(builder, "llvm.fma.v16f32", F32X16, result, part, constant(F32X16, coefficient))
-    exponent = builder.add(builder.fptosi(whole, I32X16), constant(I32X16, 127))
-    power = builder.bitcast(builder.shl(exponent, constant(I32X16, 23)), F32X16)
-    return builder.select(too_small, constant(F32X16, 0.0), builder.fmul(result, power))
+    """2 ** x: exactly 0 from -126.5 downwards, the value at 127 above it."""
+    return two_to(builder, x)
 
 
 @operation(lambda value: f32x16(types.float32))
@@ -320,19 +258,19 @@ def spread(builder: Builder, kinds: Kinds, value: Value) -> Value:
 @operation(lambda value: types.float32(f32x16))
 def total(builder: Builder, kinds: Kinds, value: Value) -> Value:
     """The sum of the lanes."""
-    return _folded(builder, value, builder.fadd)
+    return folded(builder, value, builder.fadd)
 
 
 @operation(lambda value: types.float32(f32x16))
 def largest(builder: Builder, kinds: Kinds, value: Value) -> Value:
     """The greatest lane; NaNs are passed over."""
-    return _folded(builder, value, lambda a, b: call(builder, "llvm.maxnum.v16f32", F32X16, a, b))
+    return folded(builder, value, lambda a, b: call(builder, "llvm.maxnum.v16f32", F32X16, a, b))
 
 
 @operation(lambda base, value: f32x16(base, f32x16))
 def rounded(builder: Builder, kinds: Kinds, base: Value, value: Value) -> Value:
     """The value as it would be read back from memory like `base`."""
-    return value if kinds[0] == f32_pointer else _widened(builder, _narrowed(builder, value))
+    return value if kinds[0] == f32_pointer else widened(builder, narrowed(builder, value))
 
 
 @operation(lambda value, low, high, other: f32x16(f32x16, types.int64, types.int64, f32x16))
@@ -344,14 +282,28 @@ def keep(builder: Builder, kinds: Kinds, value: Value, low: Value, high: Value, 
     return builder.select(inside, value, other)
 
 
-# --- parts of a vector, for lengths that are no multiple of sixteen ---
+# --- vectors at the end of a row, whose length need not be a multiple of sixteen ---
 
 _vector_room = stack_room(4 * LANES)
 
 
+@njit(forceinline=True)
+def load_some(base: Any, index: int, count: int) -> Any:
+    """`load`, but no more than `count` elements are read; the lanes beyond are zero."""
+    return load(base, index) if count >= LANES else _load_few(base, index, count)
+
+
+@njit(forceinline=True)
+def store_some(base: Any, index: int, value: Any, count: int) -> None:
+    """`store`, but no more than `count` elements are written."""
+    if count >= LANES:
+        store(base, index, value)
+    else:
+        _store_few(base, index, value, count)
+
+
 @njit
-def load_part(base: Any, index: int, count: int) -> Any:
-    """The first `count` lanes of `load`; the others are zero."""
+def _load_few(base: Any, index: int, count: int) -> Any:
     room = _vector_room()
     for lane in range(LANES):
         write_i32(room, lane, np.int32(0))
@@ -360,8 +312,7 @@ def load_part(base: Any, index: int, count: int) -> Any:
 
 
 @njit
-def store_part(base: Any, index: int, value: Any, count: int) -> None:
-    """The first `count` lanes of `store`."""
+def _store_few(base: Any, index: int, value: Any, count: int) -> None:
     room = _vector_room()
     store(like(base, room), 0, value)
     _copy(base, address_of(base, index), room, count)

@@ -16,28 +16,29 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 
-from treille.kernels.simd import (
+from treille.kernels.instructions import (
+    BF16X32,
+    DOT_NAME,
     F32X16,
     I32,
     I32X16,
     I64,
     LANES,
     Builder,
-    Kinds,
     Value,
     call,
     code,
     constant,
-    f32_pointer,
+    has_bf16,
+    has_feature,
     load_at,
-    operation,
     splat,
     store_at,
 )
+from treille.kernels.simd import Kinds, f32_pointer, operation
 
 MAX_ROWS = 6
 ROW_CHOICES = (1, 2, 3, 4, 6)
@@ -45,41 +46,10 @@ COLUMN_CHOICES = (1, 2, 4)
 STEP_BYTES = 4 * LANES  # one step of a key block
 
 
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat, which llvmlite has no class for."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-BF16X32 = ir.VectorType(_BFloat(), 2 * LANES)
-DOT_NAME = "llvm.x86.avx512bf16.dpbf16ps.512"
-
-
-@lru_cache(maxsize=1)
-def has_bf16_dot() -> bool:
-    """Whether the processor multiplies bfloat16 pairs, and this LLVM knows the instruction by our types."""
-    if not llvm.get_host_cpu_features().get("avx512bf16", False):
-        return False
-    module = ir.Module()
-    ir.Function(module, ir.FunctionType(F32X16, [F32X16, BF16X32, BF16X32]), DOT_NAME)
-    try:
-        llvm.parse_assembly(str(module)).verify()
-    except RuntimeError:
-        return False
-    return True
-
-
 @lru_cache(maxsize=1)
 def tile_columns() -> int:
     """Vectors of sixteen that a row of accumulators may span without spilling."""
-    return 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
+    return 4 if has_feature("avx512f") else 1
 
 
 def _multiply(builder: Builder, kind: Any, a: Value, b: list[Value], sums: list[Value]) -> None:
@@ -87,7 +57,7 @@ def _multiply(builder: Builder, kind: Any, a: Value, b: list[Value], sums: list[
     bits = splat(builder, a)
     if kind == f32_pointer:
         factors = [(builder.bitcast(bits, F32X16), [builder.bitcast(x, F32X16) for x in b])]
-    elif has_bf16_dot():
+    elif has_bf16():
         left = builder.bitcast(bits, BF16X32)
         for slot, right in zip(sums, b, strict=True):
             product = call(
@@ -144,7 +114,7 @@ def _accumulators(builder: Builder, m: int, n: int) -> list[list[Value]]:
 
 
 def _scores_signature(a: Any, *rest: Any) -> Any:
-    return types.void(a, *[types.int64] * 7)
+    return types.void(a, *[types.int64] * 6)
 
 
 @operation(_scores_signature)
@@ -152,7 +122,6 @@ def scores_tile(
     builder: Builder,
     kinds: Kinds,
     a: Value,
-    lda: Value,
     rows: Value,
     columns: Value,
     blocks: Value,
@@ -162,9 +131,9 @@ def scores_tile(
 ) -> None:
     """out[m, 16 n + lane] = sum over steps of A[m, step] . key block n [step, lane].
 
-    a: pointer to A (its type is the cache's), `lda` bytes to a row; rows in ROW_CHOICES; columns (key
-    blocks) in COLUMN_CHOICES; blocks: address of their addresses; out: address of float32, `ldo` bytes to
-    a row.
+    a: pointer to A's words as [steps, rows] (its type is the cache's), so that one register walks over
+    all rows; rows in ROW_CHOICES; columns (key blocks) in COLUMN_CHOICES; blocks: address of their
+    addresses; out: address of float32, `ldo` bytes to a row.
     """
     a = builder.ptrtoint(a, I64)
 
@@ -176,9 +145,9 @@ def scores_tile(
         with code.for_range(builder, steps, intp=I64) as loop:
             at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
             b = [load_at(builder, builder.add(base, at), I32X16) for base in bases]
+            words = _plus(builder, a, loop.index, 4 * m)
             for i in range(m):
-                row = _plus(builder, _plus(builder, a, lda, i), loop.index, 4)
-                _multiply(builder, kinds[0], load_at(builder, row, I32), b, sums[i])
+                _multiply(builder, kinds[0], load_at(builder, _plus(builder, words, i, 4), I32), b, sums[i])
         for i in range(m):
             for j in range(n):
                 place = _plus(builder, _plus(builder, out, ldo, i), first + j, STEP_BYTES)
