@@ -123,13 +123,14 @@ def test_prompts_are_encoded_as_transformers_does(engine, smollm2_folder) -> Non
 
 
 def test_alone(engine, prompt_ids, expected) -> None:
-    for ids, output in zip(prompt_ids[::2], expected[::2], strict=True):
+    for ids, output in zip(prompt_ids[::4], expected[::4], strict=True):
         engine.flush_cache()
         (done,) = engine.generate([ids], GREEDY)
         assert done.token_ids == output
 
 
 def test_on_a_warm_cache(engine, prompt_ids, expected) -> None:
+    engine.generate(prompt_ids, SamplingParams(max_tokens=0))
     done = engine.generate(prompt_ids, GREEDY)
     assert [c.token_ids for c in done] == expected
     assert sum(c.usage.cached_tokens for c in done) > 0.8 * sum(map(len, prompt_ids))
@@ -140,7 +141,7 @@ def test_on_a_warm_cache(engine, prompt_ids, expected) -> None:
     [
         {"max_batched_tokens": 7, "max_num_seqs": 32},
         {"max_batched_tokens": 512, "max_num_seqs": 32, "enable_prefix_caching": False},
-        {"max_batched_tokens": 64, "max_seq_len": 2048, "kv_memory": "110MiB"},
+        {"max_batched_tokens": 64, "max_seq_len": 1024, "kv_memory": "50MiB"},
     ],
     ids=["chunks-of-7", "chunks-of-512-no-cache", "preemption"],
 )
