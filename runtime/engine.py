@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +12,7 @@ from types import TracebackType
 
 import torch
 
+from treille.runtime.admission import RequestIds, check_request
 from treille.runtime.config import resolve_config
 from treille.runtime.core import EngineCore
 from treille.runtime.errors import (
@@ -30,10 +31,6 @@ from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-# A request id may not come twice: so many of the latest are remembered.
-MAX_REMEMBERED_IDS = 65_536
-MAX_ID_LENGTH = 256
-MAX_CONTINUATIONS = 4096
 
 
 class Engine:
@@ -100,8 +97,7 @@ class Engine:
         self._wake = Condition()  # guards everything below
         self._inbox: deque[Callable[[], None]] = deque()
         self._streams: dict[str, EventStream] = {}
-        self._ids: OrderedDict[str, None] = OrderedDict()
-        self._next_id = 0
+        self._ids = RequestIds()
         self._closing = False
         self._thread = Thread(target=self._loop, name="treille-engine", daemon=True)
         self._thread.start()
@@ -155,7 +151,7 @@ class Engine:
             for prompt, one in zip(prompts, each, strict=True)
         ]
         for request in requests:
-            self._check(request)
+            check_request(request, num_tokens=self._num_tokens, max_seq_len=self.max_seq_len)
         streams: list[EventStream] = []
         try:
             for request in requests:
@@ -221,14 +217,14 @@ class Engine:
         return self.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
 
     def _submit(self, request: Request | ScoreRequest, *, limited: bool) -> EventStream:
-        self._check(request)
+        check_request(request, num_tokens=self._num_tokens, max_seq_len=self.max_seq_len)
         with self._wake:
             self._expect_open()
             if limited and len(self._streams) >= self.config.max_num_seqs + self.config.max_queued:
                 raise EngineOverloaded(
                     f"{len(self._streams)} requests run or wait already: try again later, or raise max_queued"
                 )
-            request_id = self._name(request.request_id)
+            request_id = self._ids.take(request.request_id, live=self._streams)
             stream = self._streams[request_id] = EventStream(request_id, self.abort)
             seed = request.params.seed if isinstance(request, Request) else 0
             seed = self._seeds.getrandbits(63) if seed is None else seed
@@ -238,52 +234,6 @@ class Engine:
             else:
                 self._compilers.submit(self._compile, request_id, request, seed)
         return stream
-
-    def _check(self, request: Request | ScoreRequest) -> None:
-        """Raise InvalidRequest for what is wrong with a request by itself."""
-        texts = [request.prompt_ids]
-        if isinstance(request, ScoreRequest):
-            texts.extend(request.continuations)
-            if not 0 < len(request.continuations) <= MAX_CONTINUATIONS:
-                raise InvalidRequest(
-                    f"there must be 1 to {MAX_CONTINUATIONS} continuations", field="continuations"
-                )
-        for ids in texts:
-            if not ids:
-                raise InvalidRequest(
-                    "the prompt and each continuation must hold at least one token", field="prompt"
-                )
-            if not all(isinstance(i, int) and 0 <= i < self._num_tokens for i in ids):
-                raise InvalidRequest(f"token ids must be from 0 to {self._num_tokens - 1}", field="prompt")
-        length = len(request.prompt_ids) + max(map(len, texts[1:]), default=0)
-        wants_room = isinstance(request, Request) and request.params.max_tokens > 0
-        if length + wants_room > self.max_seq_len:
-            raise InvalidRequest(
-                f"the prompt has {length} tokens and the context holds {self.max_seq_len}, output included: "
-                f"shorten it, or raise max_seq_len",
-                field="prompt",
-            )
-        if isinstance(request, Request):
-            worst = max(request.params.logit_bias, default=0)
-            if worst >= self._num_tokens:
-                raise InvalidRequest(
-                    f"logit_bias names token {worst}; ids end at {self._num_tokens - 1}", field="logit_bias"
-                )
-
-    def _name(self, request_id: str | None) -> str:
-        """A new id, or the caller's, checked. Called with the lock."""
-        if request_id is None:
-            while request_id is None or request_id in self._ids:
-                request_id = f"req-{self._next_id}"
-                self._next_id += 1
-        elif not request_id or len(request_id) > MAX_ID_LENGTH:
-            raise InvalidRequest(f"request_id must have 1 to {MAX_ID_LENGTH} characters", field="request_id")
-        elif request_id in self._ids or request_id in self._streams:
-            raise InvalidRequest(f"request_id {request_id!r} was used before", field="request_id")
-        self._ids[request_id] = None
-        if len(self._ids) > MAX_REMEMBERED_IDS:
-            self._ids.popitem(last=False)
-        return request_id
 
     def _expect_open(self) -> None:
         if self._closing or not self._thread.is_alive():
