@@ -6,7 +6,6 @@ sixteen keys (see `tile.py`). Multiples of 16 waste no room as page sizes; other
 
 from __future__ import annotations
 
-import mmap
 import threading
 from collections.abc import Sequence
 
@@ -35,7 +34,6 @@ from treille.kernels.tile import MAX_ROWS
 MIN_TEAM_ELEMENTS = 1 << 15  # below this, waking threads costs more than they save
 PIECES_PER_THREAD = 4
 MIN_TILE_ROWS = 24
-HUGE_PAGE = 1 << 21
 
 
 class _Workers:
@@ -96,7 +94,7 @@ class CpuKernels:
         keys, values = (
             tuple(zeroed(shape, dtype) for _ in range(num_layers)) for shape in (key_shape, value_shape)
         )
-        return KVCache(tuple(keys), tuple(values), num_pages, page_size, num_kv_heads, head_dim)
+        return KVCache(keys, values, num_pages, page_size, num_kv_heads, head_dim)
 
     def copy_pages(self, kv: KVCache, pairs: Sequence[tuple[int, int]]) -> None:
         check_page_pairs(kv, pairs)
@@ -196,23 +194,6 @@ class CpuKernels:
                 found = self._workers.get(dtype) or _Workers(bf16=dtype == torch.bfloat16)
                 self._workers[dtype] = found
         return found
-
-
-def _zeros(count: int, dtype: torch.dtype) -> Tensor:
-    """A flat tensor of zeros, in huge memory pages where Linux has them: attention jumps from page to page
-    of the cache, and the processor's table of small memory pages does not cover it.
-    """
-    advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    size = count * dtype.itemsize
-    if advice is None or size < HUGE_PAGE:
-        return torch.zeros(count, dtype=dtype)
-    memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
-        memory.madvise(advice)
-    except OSError:  # a kernel without them
-        return torch.zeros(count, dtype=dtype)
-    flat = torch.frombuffer(memory, dtype=torch.uint8)
-    return flat[-flat.data_ptr() % HUGE_PAGE :][:size].view(dtype)
 
 
 def _up(count: int) -> int:
