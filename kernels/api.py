@@ -156,6 +156,7 @@ class AttentionSpec:
             "num_heads must be a multiple of num_kv_heads",
         )
         require(self.head_dim >= 2 and self.head_dim % 2 == 0, "head_dim must be even and positive")
+        require(self.scale > 0, "scale must be positive")
         require(self.window is None or self.window >= 1, "window must be positive")
 
     @property

@@ -61,6 +61,11 @@ class CpuKernels:
         """Compiles or loads the kernels of `dtype`, so that the first step need not."""
         self._of(dtype)
 
+    def loaded_from_cache(self, dtype: torch.dtype) -> bool:
+        """Whether the kernels of `dtype` were loaded from disk rather than compiled."""
+        workers = self._of(dtype)
+        return all(worker.from_cache for worker in vars(workers).values())
+
     def page_bytes(
         self, *, num_layers: int, page_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
     ) -> int:

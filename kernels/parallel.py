@@ -43,6 +43,7 @@ class Worker:
         except RuntimeError:  # no folder to cache in
             self._compiled = numba.cfunc(signature, error_model="numpy")(source)
         self.address: int = self._compiled.address
+        self.from_cache: bool = self._compiled.cache_hits > 0
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.address)
 
 
