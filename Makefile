@@ -67,7 +67,8 @@ bench-%: benchmarks/%.py .venv/.stamp-dev
 	.venv/bin/python $< $(ARGS)
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find treille $(PACKAGES) tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp-venv: $(STALE)
 	@$(PYTHON) -c 'import sys' 2>/dev/null || \
