@@ -30,10 +30,11 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 class HistoryModel:
     """Keeps token ids where keys would be; logits are noise seeded by the whole context, plus `bias`."""
 
-    def __init__(self, bias: Sequence[float] | None = None) -> None:
+    def __init__(self, bias: Sequence[float] | None = None, *, num_tokens: int = VOCAB) -> None:
+        self.num_tokens = num_tokens
         self.config = ModelConfig(
             architecture="LlamaForCausalLM",
-            vocab_size=VOCAB + 7,  # wider than the tokenizer, as padded models are
+            vocab_size=num_tokens + 7,  # wider than the tokenizer, as padded models are
             hidden_size=8,
             intermediate_size=8,
             num_layers=1,
@@ -48,7 +49,7 @@ class HistoryModel:
         )
         self.dtype = torch.float32
         self.device = torch.device("cpu")
-        self.bias = np.zeros(VOCAB) if bias is None else np.asarray(bias, dtype=np.float64)
+        self.bias = np.zeros(num_tokens) if bias is None else np.asarray(bias, dtype=np.float64)
         self.steps: list[list[int]] = []  # new tokens of each sequence, a step
         self.fail_with: Exception | None = None
 
@@ -78,14 +79,14 @@ class HistoryModel:
             context = kv.keys[0][ragged.page_table[seq].long()].reshape(-1)[:length]
             assert int(context.min()) >= 0, "read a slot that was never written"
             found.append(self.logits(context.tolist()))
-        padding = np.full((len(found), self.config.vocab_size - VOCAB), 1e6)
-        rows = np.concatenate([np.reshape(found, (-1, VOCAB)), padding], axis=1)
+        padding = np.full((len(found), self.config.vocab_size - self.num_tokens), 1e6)
+        rows = np.concatenate([np.reshape(found, (-1, self.num_tokens)), padding], axis=1)
         return torch.from_numpy(rows.astype(np.float32))
 
     def logits(self, context: Iterable[int]) -> np.ndarray:
-        """float64 [VOCAB] after a context."""
+        """float64 [num_tokens] after a context."""
         seed = zlib.crc32(np.asarray(list(context), dtype=np.int32).tobytes())
-        return np.random.default_rng(seed).standard_normal(VOCAB) + self.bias
+        return np.random.default_rng(seed).standard_normal(self.num_tokens) + self.bias
 
     def greedy(self, prompt: Sequence[int], count: int, *, stop_at_eos: bool = True) -> list[int]:
         """What a greedy engine must answer, by brute force."""
@@ -112,14 +113,32 @@ class Speaker(HistoryModel):
         return logits
 
 
-def byte_tokenizer(chat_template: str | None = None) -> Tokenizer:
-    """One token a byte, and `<eos>`."""
+class Reciter(HistoryModel):
+    """Says `script`, token by token, after a prompt of `start` tokens, whatever that is."""
+
+    def __init__(self, script: Sequence[int], *, start: int, num_tokens: int = VOCAB) -> None:
+        super().__init__(num_tokens=num_tokens)
+        self.script = tuple(script)
+        self.start = start
+
+    def logits(self, context: Iterable[int]) -> np.ndarray:
+        tokens = list(context)
+        logits = super().logits(tokens)
+        said = len(tokens) - self.start
+        logits[self.script[said] if 0 <= said < len(self.script) else EOS] += 100
+        return logits
+
+
+def byte_tokenizer(chat_template: str | None = None, words: Sequence[bytes] = ()) -> Tokenizer:
+    """One token a byte, `<eos>`, and from id VOCAB on the words. A text is only encoded to those in ASCII."""
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet(), key=_byte_of)
-    vocab = {char: index for index, char in enumerate(alphabet)}
+    spelled = ["".join(alphabet[byte] for byte in word) for word in words]
+    vocab = {token: index for index, token in enumerate([*alphabet, "<eos>", *spelled])}
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
     backend.add_special_tokens([tokenizers.AddedToken("<eos>", special=True)])
+    backend.add_tokens([word.decode() for word in words if word.isascii()])
     return Tokenizer(backend, chat_template=chat_template, eos_ids=[EOS])
 
 

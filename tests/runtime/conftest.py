@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from oracles.history_model import HistoryModel, Speaker, byte_tokenizer
+from oracles.history_model import VOCAB, HistoryModel, Speaker, byte_tokenizer
 
 from treille.runtime.engine import Engine
 from treille.runtime.models.load import LoadedModel
@@ -26,9 +27,11 @@ def speaker() -> type[Speaker]:
 def make_engine(request: pytest.FixtureRequest):
     """Makes engines on a HistoryModel and closes them at the end."""
 
-    def make(model: HistoryModel | None = None, **settings: object) -> tuple[Engine, HistoryModel]:
-        model = model or HistoryModel()
-        loaded = LoadedModel("history", model.config, model, byte_tokenizer(), None)
+    def make(
+        model: HistoryModel | None = None, *, words: Sequence[bytes] = (), **settings: object
+    ) -> tuple[Engine, HistoryModel]:
+        model = model or HistoryModel(num_tokens=VOCAB + len(words))
+        loaded = LoadedModel("history", model.config, model, byte_tokenizer(words=words), None)
         engine = Engine(loaded, **({"max_seq_len": 512, "page_size": 4, "kv_memory": 2**20} | settings))
         request.addfinalizer(engine.close)
         return engine, model
