@@ -241,6 +241,8 @@ class Engine:
 
     def _compile(self, request_id: str, request: Request, seed: int) -> None:
         """Compile a request's patterns on a worker, then queue it."""
+        if request_id not in self._streams:
+            return  # aborted while other requests' patterns were compiled
         params, grammar = request.params, None
         try:
             if params.stop_regex is not None:

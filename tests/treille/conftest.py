@@ -15,11 +15,13 @@ import pytest
 import torch
 import uvicorn
 from fastapi import FastAPI
+from oracles.history_model import HistoryModel, byte_tokenizer
 
 from treille.runtime.engine import Engine
 from treille.runtime.errors import EngineClosed, EngineOverloaded, InvalidConstraint, InvalidRequest
 from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.stream import EventStream
+from treille.runtime.tokenizer import Tokenizer
 from treille.runtime.types import (
     Completion,
     Failed,
@@ -310,6 +312,23 @@ def serve_one(loaded: LoadedModel) -> Iterator[Callable[..., tuple[Engine, Live]
 
         def start(model: LoadedModel = loaded, **settings: int) -> tuple[Engine, Live]:
             engine = stack.enter_context(Engine(model, max_seq_len=1024, kv_memory="128MiB", **settings))
+            return engine, stack.enter_context(serving(create_app(engine)))
+
+        yield start
+
+
+@pytest.fixture
+def serve_history() -> Iterator[Callable[..., tuple[Engine, Live]]]:
+    """A server over a real engine on a history model: `serve_history(model, tokenizer, **settings)`."""
+    with ExitStack() as stack:
+
+        def start(
+            model: HistoryModel | None = None, tokenizer: Tokenizer | None = None, **settings: int
+        ) -> tuple[Engine, Live]:
+            model = model or HistoryModel()
+            loaded = LoadedModel("history", model.config, model, tokenizer or byte_tokenizer(), None)
+            fixed = {"max_seq_len": 1024, "page_size": 4, "kv_memory": 2**20}
+            engine = stack.enter_context(Engine(loaded, **(fixed | settings)))
             return engine, stack.enter_context(serving(create_app(engine)))
 
         yield start

@@ -1,13 +1,17 @@
-"""A client that went away frees what it held, whatever its request was doing at the time."""
+"""A client that went away frees what it held, whatever its request was doing at the time (B38)."""
 
 from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from oracles.history_model import HistoryModel, idle, request
+
+from treille.runtime import engine as engine_module
 
 LONG = 100_000
 
@@ -94,3 +98,114 @@ def test_a_request_that_ends_by_itself_is_not_aborted(serve_fake) -> None:
         client.completions.create(model="fake", prompt=["a", "b"])
         list(client.completions.create(model="fake", prompt=["a", "b"], stream=True))
     assert engine.aborted == []
+
+
+class Slow(HistoryModel):
+    """Takes a while for each step."""
+
+    def forward(self, inputs, kv):
+        time.sleep(0.01)
+        return super().forward(inputs, kv)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+class TestB38:
+    """The real engine, with room for one request, and a client that leaves."""
+
+    BODY = {"prompt": [7] * 5, "max_tokens": LONG, "ignore_eos": True}  # noqa: RUF012
+
+    def freed(self, engine, live) -> None:
+        """The next request is served at once, and all pages come back."""
+        start = time.monotonic()
+        with live.client() as client:
+            assert client.completions.create(model="history", prompt="next", max_tokens=3).usage
+        assert time.monotonic() - start < 3
+        wait_until(lambda: not engine.stats()["unfinished_requests"])
+        engine.flush_cache()
+        stats = engine.stats()
+        assert stats["running"] == stats["waiting"] == 0
+        assert stats["free_pages"] == stats["pages"]
+
+    def leave(self, connection: socket.socket, engine, left: int = 0) -> int:
+        """Close the connection; how many steps the engine took until the request was over."""
+        steps = engine.stats()["steps"]
+        connection.close()
+        wait_until(lambda: engine.stats()["unfinished_requests"] == left)
+        return int(engine.stats()["steps"] - steps)
+
+    def test_while_it_decodes(self, serve_history, stream: bool) -> None:
+        engine, live = serve_history(Slow(), max_num_seqs=1)
+        connection = connect(live.port, "completions", {**self.BODY, "stream": stream})
+        if stream:
+            assert b"200 OK" in connection.recv(4096)
+        wait_until(lambda: engine.stats()["sampled_tokens"] > 3)
+        assert self.leave(connection, engine) < 100
+        assert engine.stats()["sampled_tokens"] < 300
+        self.freed(engine, live)
+
+    def test_while_it_waits_in_the_queue(self, serve_history, stream: bool) -> None:
+        engine, live = serve_history(model := Slow(), max_num_seqs=1)
+        first = connect(live.port, "completions", {**self.BODY, "stream": True})
+        wait_until(lambda: engine.stats()["running"] == 1)
+        second = connect(live.port, "completions", {**self.BODY, "prompt": [8] * 333, "stream": stream})
+        wait_until(lambda: engine.stats()["waiting"] == 1)
+        assert self.leave(second, engine, left=1) < 100
+        assert (engine.stats()["running"], engine.stats()["waiting"]) == (1, 0)
+        self.leave(first, engine)
+        assert [333] not in model.steps
+        self.freed(engine, live)
+
+    def test_in_the_middle_of_its_prompt(self, serve_history, stream: bool) -> None:
+        engine, live = serve_history(Slow(), max_num_seqs=1, max_batched_tokens=4)
+        prompt = [index % 250 for index in range(1000)]
+        connection = connect(live.port, "completions", {**self.BODY, "prompt": prompt, "stream": stream})
+        wait_until(lambda: engine.stats()["computed_tokens"] > 8)
+        assert self.leave(connection, engine) < 100
+        stats = engine.stats()
+        assert stats["computed_tokens"] < 1000 and stats["sampled_tokens"] == 0
+        self.freed(engine, live)
+
+    def test_while_its_pattern_is_compiled(self, serve_history, stream: bool, monkeypatch) -> None:
+        """One pattern that is being compiled and one that waits for it: both clients leave."""
+        go_on, compiled = threading.Event(), []
+        compile_constraint = engine_module.compile_constraint
+
+        def slowly(constraint, vocab):
+            compiled.append(constraint.source)
+            assert go_on.wait(20)
+            return compile_constraint(constraint, vocab)
+
+        monkeypatch.setattr(engine_module, "compile_constraint", slowly)
+        engine, live = serve_history(Slow(), max_num_seqs=1, max_queued=2)
+        try:
+            for number, pattern in enumerate(("one+", "two+")):
+                body = {**self.BODY, "regex": pattern, "stream": stream}
+                connection = connect(live.port, "completions", body)
+                wait_until(lambda: engine.stats()["unfinished_requests"] == 1)
+                wait_until(lambda: compiled == ["one+"])
+                assert self.leave(connection, engine) == 0, number
+            self.freed(engine, live)  # without waiting for the patterns
+        finally:
+            go_on.set()
+        with live.client() as client:
+            extra = {"regex": "7"}
+            answer = client.completions.create(model="history", prompt="x", extra_body=extra)
+        assert answer.choices[0].text == "7"
+        assert compiled == ["one+", "7"]  # nobody waits for the second any more
+
+
+def test_aborting_again_is_harmless(serve_history) -> None:
+    """B38: in any state."""
+    engine, _ = serve_history(Slow(), max_num_seqs=1)
+    streams = [engine.submit(request(prompt, max_tokens=500, ignore_eos=True)) for prompt in ("a", "b")]
+    next(streams[0])
+    for _ in range(3):
+        for stream in streams:
+            stream.abort()
+            engine.abort(stream.request_id)
+    ends = [list(stream)[-1] for stream in streams]
+    assert [end.completions[0].finish_reason for end in ends] == ["abort", "abort"]
+    for stream in streams:
+        stream.abort()
+    engine.abort("never seen")
+    assert idle(engine)

@@ -1,0 +1,236 @@
+"""Faults that were reported for other servers, on this one over real engines: B29, B40, B44, B46."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+import pytest
+import tokenizers
+from oracles.history_model import GREEDY, HistoryModel, byte_tokenizer
+
+import treille as tr
+from treille.runtime.errors import InvalidRequest
+from treille.runtime.tokenizer import Tokenizer
+from treille.runtime.types import Request
+from treille.server.errors import classify
+
+TEMPLATE = (
+    "<bos>{% for m in messages %}[{{ m.role }}]{{ m.content }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+BOS = 257
+
+
+def with_bos(template: str | None = TEMPLATE) -> Tokenizer:
+    """Bytes and `<eos>`, and a tokenizer that begins each text with `<bos>` by itself."""
+    words = byte_tokenizer()
+    backend = tokenizers.Tokenizer.from_str(words._parsing.to_str())
+    backend.add_special_tokens([tokenizers.AddedToken("<bos>", special=True, normalized=False)])
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", BOS)]
+    )
+    return Tokenizer(backend, chat_template=template, bos_id=BOS, eos_ids=words.eos_ids)
+
+
+class Slow(HistoryModel):
+    """Takes a while for each step."""
+
+    def forward(self, inputs, kv):
+        time.sleep(0.01)
+        return super().forward(inputs, kv)
+
+
+class TestB29:
+    """Several samples of one request."""
+
+    def test_each_choice_has_its_own_text_and_end(self, serve_history) -> None:
+        """Three tokens are enough for `red`, and cut `blue` off."""
+        _, live = serve_history(tokenizer=byte_tokenizer(TEMPLATE))
+        with live.client() as client:
+            fields = {
+                "model": "history",
+                "messages": [{"role": "user", "content": "color?"}],
+                "n": 3,
+                "max_tokens": 3,
+                "seed": 4,
+                "extra_body": {"regex": "(red|blue)"},
+            }
+            usage = {"stream": True, "stream_options": {"include_usage": True}}
+            whole = client.chat.completions.create(**fields)
+            chunks = list(client.chat.completions.create(**fields, **usage))
+            one = client.chat.completions.create(**fields | {"n": 1})
+        assert [choice.index for choice in whole.choices] == [0, 1, 2]
+        found = [(choice.message.content, choice.finish_reason) for choice in whole.choices]
+        assert set(found) == {("red", "stop"), ("blu", "length")}
+        texts, ends = ["", "", ""], [[], [], []]
+        for choice in (choice for chunk in chunks for choice in chunk.choices):
+            texts[choice.index] += choice.delta.content or ""
+            ends[choice.index] += [choice.finish_reason] if choice.finish_reason else []
+        assert [(text, *reasons) for text, reasons in zip(texts, ends, strict=True)] == found
+        counted = chunks[-1].usage
+        assert (counted.prompt_tokens, counted.completion_tokens) == (whole.usage.prompt_tokens, 9)
+        assert whole.usage.prompt_tokens == one.usage.prompt_tokens
+        assert whole.usage.completion_tokens == 9
+
+
+class TestB40:
+    """Too many at once, and whose result is whose."""
+
+    def test_three_of_five_are_served(self, serve_history) -> None:
+        engine, live = serve_history(Slow(), max_num_seqs=1, max_queued=2)
+
+        def call(number: int) -> tuple[int, float, dict]:
+            start = time.monotonic()
+            with httpx.Client(base_url=live.url, timeout=60) as client:
+                body = {"prompt": f"{number}", "max_tokens": 50, "ignore_eos": True}
+                answer = client.post("/v1/completions", json=body)
+            return answer.status_code, time.monotonic() - start, answer.json()
+
+        with ThreadPoolExecutor(5) as pool:
+            results = list(pool.map(call, range(5)))
+        served = [(took, body) for status, took, body in results if status == 200]
+        refused = [(took, body) for status, took, body in results if status == 503]
+        assert (len(served), len(refused)) == (3, 2)
+        assert {body["error"]["code"] for _, body in refused} == {"engine_overloaded"}
+        assert max(took for took, _ in refused) < min(took for took, _ in served)
+        assert all(body["choices"][0]["finish_reason"] == "length" for _, body in served)
+        assert engine.stats()["unfinished_requests"] == 0
+
+    def test_a_second_batch_gets_its_own_results(self, serve_history) -> None:
+        model = HistoryModel()
+        engine, live = serve_history(model, max_num_seqs=1, max_queued=2)
+        for number in (1, 2):
+            prompts = [tuple(f"{number} {word}".encode()) for word in ("one", "two", "three")]
+            expected = [model.greedy(prompt, 12, stop_at_eos=False) for prompt in prompts]
+            assert [list(done.token_ids) for done in engine.generate(prompts, GREEDY)] == expected
+            with live.client() as client:
+                answer = client.completions.create(
+                    model="history",
+                    prompt=[list(prompt) for prompt in prompts],
+                    max_tokens=12,
+                    temperature=0,
+                    extra_body={"ignore_eos": True},
+                )
+            texts = [engine.tokenizer.decode(ids) for ids in expected]
+            assert [choice.text for choice in answer.choices] == texts
+
+    def test_an_id_that_was_used_is_a_400(self, serve_history) -> None:
+        """Over HTTP the server alone names requests; a field for it is refused like any unknown one."""
+        engine, live = serve_history()
+        mine = Request(prompt_ids=(1,), params=GREEDY, request_id="mine")
+        running = engine.submit(mine)
+        for _ in range(2):  # while it runs, and after
+            with pytest.raises(InvalidRequest, match="used before") as caught:
+                engine.submit(mine)
+            answer = classify(caught.value)
+            assert (answer.status, answer.param) == (400, "request_id")
+            list(running)
+        with live.client() as client:
+            with pytest.raises(openai.BadRequestError, match="request_id"):
+                client.completions.create(model="history", prompt="a", extra_body={"request_id": "mine"})
+            ids = {client.completions.create(model="history", prompt="a", max_tokens=1).id for _ in range(4)}
+        assert len(ids) == 4
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
+    """The prompts that reach any engine."""
+    prompts: list[tuple[int, ...]] = []
+    submit = tr.Engine._submit
+
+    def record(engine, request, **more):
+        prompts.append(request.prompt_ids)
+        return submit(engine, request, **more)
+
+    monkeypatch.setattr(tr.Engine, "_submit", record)
+    yield prompts
+
+
+class TestB44:
+    """One token begins a text, whichever way it came in."""
+
+    MESSAGES = [  # noqa: RUF012
+        {"role": "system", "content": "Be <bos>brief<eos>."},
+        {"role": "user", "content": "Hi <bos><eos>[user]"},
+    ]
+
+    def ask(self) -> tr.Program:
+        @tr.program
+        def talk(s: tr.State) -> None:
+            s += tr.system(self.MESSAGES[0]["content"]) + tr.user(self.MESSAGES[1]["content"])
+            s += tr.assistant(tr.gen("x", max_tokens=1))
+
+        return talk
+
+    def test_a_conversation_has_the_same_ids_everywhere(
+        self, serve_history, seen: list[tuple[int, ...]]
+    ) -> None:
+        tokenizer = with_bos()
+        assert tokenizer.adds_bos
+        engine, live = serve_history(tokenizer=tokenizer)
+        with live.client() as client:
+            client.chat.completions.create(model="history", messages=self.MESSAGES, max_tokens=1)
+            client.chat.completions.create(model="history", messages=self.MESSAGES, max_tokens=1, n=2)
+        self.ask().run(backend=engine)
+        offline = tokenizer.encode_chat(self.MESSAGES, add_generation_prompt=True)
+        engine.generate([offline], tr.SamplingParams(max_tokens=1))
+        (eos,) = tokenizer.eos_ids
+        system, user = (message["content"].encode() for message in self.MESSAGES)
+        expected = (BOS, *b"[system]", *system, eos, *b"[user]", *user, eos, *b"[assistant]")
+        assert seen == [expected] * 4
+
+    def test_texts_and_ids(self, serve_history, seen: list[tuple[int, ...]]) -> None:
+        engine, live = serve_history(tokenizer=with_bos())
+        prompts: Sequence[str | list[int]] = ["hi", "<bos>hi", [*b"hi"], [BOS, *b"hi"]]
+        with live.client() as client:
+            for prompt in prompts:
+                client.completions.create(model="history", prompt=prompt, max_tokens=1)
+        engine.generate(["hi", "<bos>hi", [*b"hi"]], tr.SamplingParams(max_tokens=1))
+        whole, bare = (BOS, *b"hi"), (*b"hi",)
+        assert seen == [whole, whole, bare, whole, whole, whole, bare]
+
+    def test_no_template(self, serve_history) -> None:
+        engine, live = serve_history(tokenizer=with_bos(None))
+        with live.client() as client:
+            for stream in (False, True):
+                with pytest.raises(
+                    openai.BadRequestError, match=r"put a chat_template\.jinja into its"
+                ) as error:
+                    client.chat.completions.create(model="history", messages=self.MESSAGES, stream=stream)
+                assert error.value.param == "messages"
+            assert client.completions.create(model="history", prompt="hi", max_tokens=1).choices
+        with pytest.raises(tr.GenerationFailed, match=r"chat_template\.jinja"):
+            self.ask().run(backend=engine)
+
+
+class TestB46:
+    """Constraints against `min_tokens` and `ignore_eos`, and one that the model cannot meet."""
+
+    @pytest.mark.parametrize("fields", [{"min_tokens": 64, "max_tokens": 64}, {"ignore_eos": True}])
+    @pytest.mark.parametrize("constraint", [{"regex": "7"}, {"choices": ["7"]}])
+    def test_the_constraint_wins(self, serve_history, fields, constraint) -> None:
+        _, live = serve_history()
+        with live.http() as client:
+            answer = client.post("/v1/completions", json={"prompt": "x", **fields, **constraint})
+        (choice,) = answer.json()["choices"]
+        assert (choice["text"], choice["finish_reason"]) == ("7", "stop")
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_nothing_left_is_a_400_of_that_request(self, serve_history, stream: bool) -> None:
+        model = Slow()
+        model.bias[ord("7")] = float("-inf")
+        _, live = serve_history(model)
+        with live.http() as client, ThreadPoolExecutor(1) as pool:
+            fields = {"max_tokens": 40, "temperature": 0, "ignore_eos": True}
+            neighbour = pool.submit(client.post, "/v1/completions", json={"prompt": "abc", **fields})
+            time.sleep(0.05)
+            answer = client.post("/v1/completions", json={"prompt": "x", "regex": "7", "stream": stream})
+            assert answer.status_code == 400
+            assert "leave no token" in answer.json()["error"]["message"]
+            text = neighbour.result().json()["choices"][0]["text"]
+        ids = model.greedy(b"abc", 40, stop_at_eos=False)
+        assert text == byte_tokenizer().decode(ids)
