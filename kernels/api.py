@@ -267,10 +267,11 @@ def check_norm(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Non
     """Raises `ValueError` unless the arguments of a norm fit each other."""
     require(x.dtype in KV_DTYPES and x.is_contiguous(), "x must be contiguous float32 or bfloat16")
     require(weight.dtype == x.dtype and weight.is_contiguous(), "weight must be contiguous, of x's dtype")
+    require(weight.device == x.device, "weight must be on x's device")
     require(weight.ndim == 1 and x.ndim >= 1 and weight.shape[0] == x.shape[-1], "weight must be [H]")
     if residual is not None:
         require(residual.dtype == x.dtype and residual.is_contiguous(), "residual must be like x")
-        require(residual.shape == x.shape, "residual must be like x")
+        require(residual.shape == x.shape and residual.device == x.device, "residual must be like x")
 
 
 def check_gate_up(gate_up: Tensor) -> None:
@@ -293,6 +294,10 @@ def check_attention(
     require(qkv.dtype == kv.keys[layer].dtype, "qkv and the cache must have one dtype")
     require(qkv.shape == (ragged.slots.shape[0], spec.qkv_width), "qkv must be [T, (Hq + 2 * Hk) * D]")
     require(qkv.is_contiguous(), "qkv must be contiguous")
+    require(
+        qkv.device == kv.keys[layer].device == ragged.slots.device,
+        "qkv, cache and step must share one device",
+    )
     require(
         kv.num_kv_heads == spec.num_kv_heads and kv.head_dim == spec.head_dim, "the cache has other heads"
     )

@@ -32,6 +32,7 @@ from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
 from treille.kernels.tile import MAX_ROWS
 
 MIN_TEAM_ELEMENTS = 1 << 15  # below this, waking threads costs more than they save
+CACHE_NDIM = 6
 PIECES_PER_THREAD = 4
 MIN_TILE_ROWS = 24
 
@@ -120,6 +121,7 @@ class CpuKernels:
         return out, total
 
     def _norm(self, x: Tensor, weight: Tensor, eps: float, out: Tensor, addresses: tuple[int, int]) -> None:
+        require(x.is_cpu, "x must be on the CPU")
         width = weight.shape[0]
         num_rows = x.numel() // width
         num_threads, piece = _split(num_rows, width)
@@ -137,6 +139,7 @@ class CpuKernels:
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         check_gate_up(gate_up)
+        require(gate_up.is_cpu, "gate_up must be on the CPU")
         width = gate_up.shape[-1] // 2
         out = gate_up.new_empty((*gate_up.shape[:-1], width))
         num_rows = out.numel() // width
@@ -158,6 +161,7 @@ class CpuKernels:
         k_norm: Tensor | None = None,
     ) -> Tensor:
         check_attention(layer, qkv, kv, ragged, spec, cos_sin, (q_norm, k_norm))
+        require(kv.keys[layer].ndim == CACHE_NDIM, "the cache was made by another backend")
         workers = self._of(qkv.dtype)
         num_tokens = ragged.num_tokens
         width = 0 if cos_sin is None else cos_sin.shape[1]

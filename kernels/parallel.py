@@ -26,6 +26,7 @@ import numba
 import torch
 from numba import types
 
+SHARED_SOURCES = ("instructions.py", "simd.py", "tile.py", "parallel.py")
 ARGS = 8  # the counter has a cache line of its own
 
 WorkerSource = Callable[[int], None]
@@ -49,13 +50,14 @@ class Worker:
 
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
-    """Changes with any source of this package and with the compiler.
+    """Changes with any source that kernels are compiled from, and with the compiler.
 
     Numba's cache looks at the file of the outermost function alone and would miss a change in what it
     calls; it does look at the variables that the function closes over, and this is one.
     """
     digest = hashlib.sha256(repr(llvm.llvm_version_info).encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    folder = Path(__file__).parent
+    for path in [folder / name for name in SHARED_SOURCES] + sorted(folder.glob("cpu_*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

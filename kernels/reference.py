@@ -20,6 +20,7 @@ from treille.kernels.api import (
     check_kv_arguments,
     check_norm,
     check_page_pairs,
+    require,
 )
 
 TILE_TOKENS = 64
@@ -97,6 +98,7 @@ class ReferenceKernels:
         k_norm: Tensor | None = None,
     ) -> Tensor:
         check_attention(layer, qkv, kv, ragged, spec, cos_sin, (q_norm, k_norm))
+        require(kv.keys[layer].ndim == 4, "the cache was made by another backend")
         heads = qkv.float().view(ragged.num_tokens, -1, spec.head_dim)
         query, rest = heads[:, : spec.num_heads], heads[:, spec.num_heads :]
         key, value = rest.chunk(2, dim=1)

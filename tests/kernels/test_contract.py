@@ -119,6 +119,7 @@ ATTENTION_FAULTS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "qkv dtype": lambda w: {"qkv": torch.zeros(9, 128).bfloat16()},
     "qkv width": lambda w: {"qkv": torch.zeros(9, 127)},
     "qkv rows": lambda w: {"qkv": torch.zeros(8, 128)},
+    "qkv device": lambda w: {"qkv": torch.zeros(9, 128, device="meta")},
     "qkv strides": lambda w: {"qkv": torch.zeros(128, 9).t()},
     "other heads": lambda w: {"spec": AttentionSpec(6, 1, 16, 0.25)},
     "table dtype": lambda w: {"cos_sin": w.cos_sin.double()},
@@ -143,6 +144,22 @@ def test_attention_refuses(world: Any, fault: str) -> None:
     world.kernels.attention(**arguments)
     with pytest.raises(ValueError):
         world.kernels.attention(**{**arguments, **ATTENTION_FAULTS[fault](world)})
+
+
+def test_attention_refuses_the_cache_of_another_backend(world: Any) -> None:
+    other = ReferenceKernels() if world.kernels.name == "cpu" else select_kernels(CPU)
+    with pytest.raises(ValueError, match="another backend"):
+        other.attention(
+            0, torch.zeros(9, 128), world.kv, world.ragged({"a": 6, "b": 3}), world.spec, cos_sin=None
+        )
+
+
+def test_cpu_refuses_other_devices(cpu_kernels: CpuKernels) -> None:
+    x = torch.zeros(2, 16, device="meta")
+    with pytest.raises(ValueError):
+        cpu_kernels.rms_norm(x, torch.zeros(16, device="meta"), 1e-5)
+    with pytest.raises(ValueError):
+        cpu_kernels.silu_mul(x)
 
 
 RAGGED_FAULTS: dict[str, Callable[[Any], dict[str, Any]]] = {
