@@ -177,6 +177,10 @@ class Kernels(Protocol):
         """`"reference"` or `"cpu"`; for logs and statistics."""
         ...
 
+    def warm_up(self, dtype: torch.dtype) -> None:
+        """Does now what the first call with `dtype` would otherwise wait for."""
+        ...
+
     def page_bytes(
         self, *, num_layers: int, page_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
     ) -> int:

@@ -32,6 +32,9 @@ class ReferenceKernels:
 
     name = "reference"
 
+    def warm_up(self, dtype: torch.dtype) -> None:
+        """Nothing is compiled here."""
+
     def page_bytes(
         self, *, num_layers: int, page_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
     ) -> int:

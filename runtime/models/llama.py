@@ -68,6 +68,7 @@ class LlamaModel:
         self.max_seq_len = max_seq_len or config.max_position_embeddings
         self._weights = weights
         self._kernels = kernels
+        kernels.warm_up(self.dtype)
         self._cos_sin = cos_sin_table(config.rope, config.head_dim, self.max_seq_len).to(self.device)
         self._specs = tuple(
             AttentionSpec(
