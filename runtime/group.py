@@ -150,7 +150,8 @@ class SampleGroup(Group):
         forced = complete = False
         if seq.matcher is not None:
             text = self._tokenizer.token_bytes[sampled.token_id]
-            forced = text is not None and seq.matcher.forced_bytes().startswith(text)
+            # No further than the token: a forced text can be long, and this runs at each of its tokens.
+            forced = text is not None and seq.matcher.forced_bytes(len(text)) == text
             seq.matcher.accept(sampled.token_id)
             complete = seq.matcher.must_stop() or seq.matcher.is_finished()
         output = self._outputs[seq.index]

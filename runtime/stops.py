@@ -18,6 +18,7 @@ from treille.runtime.grammar.regex import regex_dfa
 
 MAX_STATES = 1024
 _CACHED = 64
+_CACHED_BORDERS = 256
 _ANCHOR = re.compile(r"[\^$]|\\[bBAZ]")
 _GLOBAL_FLAGS = re.compile(r"(?:\(\?[aimsux]+\))*")
 
@@ -211,8 +212,12 @@ def _starts(pattern: _Pattern) -> Iterator[int]:
         yield from states
 
 
-def _borders(text: str) -> list[int]:
-    """For each prefix, the length of its longest border: a proper prefix that is also a suffix."""
+@lru_cache(maxsize=_CACHED_BORDERS)
+def _borders(text: str) -> tuple[int, ...]:
+    """For each prefix, the length of its longest border: a proper prefix that is also a suffix.
+
+    Kept, since all samples of a request look for the same texts.
+    """
     borders = [0] * len(text)
     length = 0
     for n in range(1, len(text)):
@@ -221,4 +226,4 @@ def _borders(text: str) -> list[int]:
         if text[n] == text[length]:
             length += 1
         borders[n] = length
-    return borders
+    return tuple(borders)

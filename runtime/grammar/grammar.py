@@ -209,8 +209,8 @@ class Matcher:
         """Whether the text is complete: it was ended, or it is accepted and nothing can be added."""
         return self.must_stop()
 
-    def forced_bytes(self) -> bytes:
-        """The bytes that must come next, up to the first choice; to stop is a choice.
+    def forced_bytes(self, limit: int | None = None) -> bytes:
+        """The bytes that must come next, up to the first choice; to stop is a choice. At most `limit`.
 
         They may end in the middle of a character, where its next byte is a choice.
         """
@@ -218,7 +218,7 @@ class Matcher:
             return b""
         only, transitions, state = self.grammar.only_byte, self.grammar.dfa.transitions, self._state
         forced = bytearray()
-        while (byte := int(only[state])) >= 0:
+        while (limit is None or len(forced) < limit) and (byte := int(only[state])) >= 0:
             forced.append(byte)
             state = int(transitions[state, byte])
         return bytes(forced)

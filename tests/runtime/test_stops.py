@@ -168,3 +168,9 @@ def test_the_time_grows_with_the_text_alone():
     for _ in range(60):
         assert checker.push("a") == ("", None)
     assert checker.push("c") == ("a" * 60 + "c", None)
+
+
+def test_many_samples_prepare_a_stop_once() -> None:
+    """128 samples with 64 stop strings of 1024 characters each held the engine for seconds."""
+    first, second = (StopChecker(("ab" * 512,)) for _ in range(2))
+    assert first._stops[0][1] is second._stops[0][1]

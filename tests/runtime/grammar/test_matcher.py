@@ -132,6 +132,7 @@ def test_forced_bytes(pattern: str, byte_vocab: Vocabulary, allowed: Read) -> No
             want += bytes([token_id])
             walker.accept(token_id)
         assert matcher.forced_bytes() == want
+        assert [matcher.forced_bytes(n) for n in range(4)] == [want[:n] for n in range(4)]
 
 
 def test_the_end_of_a_text(byte_vocab: Vocabulary, allowed: Read) -> None:
