@@ -181,7 +181,8 @@ class Tokenizer:
             raise InvalidRequest(
                 f"the text holds half a surrogate pair at offset {error.start}", field=field
             ) from error
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        # Of the library's calls, those for batches let other threads run meanwhile: a text can take seconds.
+        ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return ids
 
     def _with_start(self, ids: list[int]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -295,3 +296,22 @@ def test_decoding_leaves_out_what_is_no_text():
     tokenizer = Tokenizer(byte_level())
     assert tokenizer.decode([BOS, *b"hi", UNUSED, 9999, EOS]) == "hi"
     assert tokenizer.decode([0xE6, 0xB0]) == "�"
+
+
+def test_other_threads_run_while_a_long_text_is_encoded(smollm2_folder) -> None:
+    tokenizer = Tokenizer.from_folder(smollm2_folder)
+    ticks, over = [0], threading.Event()
+
+    def tick() -> None:
+        while not over.wait(0.001):
+            ticks[0] += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        before = ticks[0]
+        tokenizer.encode("a" * 500_000)
+        assert ticks[0] - before > 5
+    finally:
+        over.set()
+        ticker.join()

@@ -25,6 +25,7 @@ def error_of(answer: httpx.Response, status: int = 400) -> dict[str, str]:
         ("echo", True),
         ("suffix", "end"),
         ("best_of", 2),
+        ("best_of", True),
         ("store", True),
         ("store", 0),
     ],
@@ -225,3 +226,29 @@ def test_a_body_of_another_type(plain_client: httpx.Client) -> None:
         "/v1/completions", content=b'{"prompt": "a"}', headers={"content-type": "text/plain"}
     )
     assert "application/json" in error_of(answer)["message"]
+
+
+def test_bodies_full_of_faults_are_refused_at_once(post: Post) -> None:
+    """A report on each of a million wrong entries held the server for seconds."""
+    many = {f"x{i}": "x" for i in range(100_000)}
+    for field in ("metadata", "logit_bias"):
+        error = error_of(post("completions", prompt="a", **{field: many}))
+        assert error["param"] == field and "100000" in error["message"]
+    assert "100001 fields" in error_of(post("completions", prompt="a", **many))["message"]
+    part = {"type": "text", "text": 1}
+    message = {"role": "user", "content": [part] * 1000}
+    error = error_of(post("chat/completions", messages=[message] * 100))
+    assert error["param"].startswith("messages.0.content.0")
+
+
+def test_texts_far_beyond_the_context_are_not_encoded(post: Post) -> None:
+    """The fake's longest token is one byte, its context 1000 tokens: 70,000 characters never fit."""
+    text = "a" * 70_000
+    for route, field, value in (
+        ("completions", "prompt", text),
+        ("completions", "prompt", ["b" * 70_000, "a"]),
+        ("chat/completions", "messages", [{"role": "user", "content": text}]),
+    ):
+        error = error_of(post(route, **{field: value}))
+        assert error["code"] == "context_length_exceeded" and error["param"] == field
+        assert "70000 characters" in error["message"]

@@ -8,6 +8,9 @@ from treille.runtime.errors import InvalidRequest
 from treille.server.errors import ApiError
 from treille.server.seam import Service, ServingEngine
 
+SMALL_TEXT = 65_536
+CAUTION = 4
+
 
 def check_model(service: Service, name: str | None) -> None:
     """Raises a 404 for another model's name. A request without a name means the only model there is."""
@@ -17,6 +20,22 @@ def check_model(service: Service, name: str | None) -> None:
             f"the model {name[:200]!a} does not exist here: this server has {service.model_name!r}",
             param="model",
             code="model_not_found",
+        )
+
+
+def check_size(engine: ServingEngine, num_chars: int, *, field: str) -> None:
+    """Raises a 400 for a text that is too long for the context whatever its tokens are: to find out by
+    encoding it would take seconds. Cautious, since a tokenizer may make a text shorter first."""
+    if num_chars <= SMALL_TEXT:
+        return
+    longest = max((len(text) for text in engine.tokenizer.token_bytes if text), default=1)
+    if num_chars > CAUTION * longest * engine.max_seq_len:
+        raise ApiError(
+            400,
+            f"This model's maximum context length is {engine.max_seq_len} tokens, and {field} has "
+            f"{num_chars} characters, far more than those can spell. Shorten it.",
+            param=field,
+            code="context_length_exceeded",
         )
 
 

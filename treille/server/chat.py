@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import TokenLogprob, Usage
-from treille.server.admission import check_model, check_prompt
+from treille.server.admission import check_model, check_prompt, check_size
 from treille.server.answers import (
     ChatAnswer,
     ChatBody,
@@ -68,6 +68,7 @@ class _Handler:
         """Runs in a worker thread: a conversation can be megabytes of text."""
         messages = [message.plain() for message in self._body.messages]
         engine = self._service.engine
+        check_size(engine, sum(len(message["content"]) for message in messages), field="messages")
         ids = tuple(engine.tokenizer.encode_chat(messages, add_generation_prompt=True))
         check_prompt(engine, ids, field="messages")
         return ids

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import Usage
-from treille.server.admission import check_model, check_prompt
+from treille.server.admission import check_model, check_prompt, check_size
 from treille.server.answers import CompletionBody, CompletionChoice, ErrorBody, UsageBody
 from treille.server.job import Job, Outcome, finish_word
 from treille.server.protocol import DEFAULT_COMPLETION_TOKENS, CompletionRequest, Prompt
@@ -110,6 +110,8 @@ class _Handler:
 
 def _encode(engine: ServingEngine, prompt: Prompt) -> tuple[int, ...]:
     """Token ids of one prompt; runs in a worker thread, since a prompt can be megabytes of text."""
+    if isinstance(prompt, str):
+        check_size(engine, len(prompt), field="prompt")
     ids = engine.encode(prompt) if isinstance(prompt, str) else prompt
     check_prompt(engine, ids, field="prompt")
     return ids

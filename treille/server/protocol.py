@@ -37,6 +37,7 @@ MAX_PROMPTS = 1024
 MAX_MESSAGES = 4096
 MAX_PARTS = 1024
 MAX_METADATA = 64
+MAX_FIELDS = 256
 DEFAULT_COMPLETION_TOKENS = 16
 
 # Known fields that are not implemented, with the values that ask for nothing.
@@ -102,10 +103,28 @@ Stops = Annotated[
 ]
 
 
+def _at_most(count: int) -> BeforeValidator:
+    """Refuses a larger object before its entries are looked at: a report on each can take seconds."""
+
+    def check(value: object) -> object:
+        if isinstance(value, dict) and len(value) > count:
+            raise InvalidRequest(f"an object of at most {count} entries, not {len(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
 class _Strict(BaseModel):
     """Neither unknown fields nor numbers as strings nor NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and len(raw) > MAX_FIELDS:
+            raise InvalidRequest(f"{len(raw)} fields are far more than there are")
+        return raw
 
 
 class StreamOptions(_Strict):
@@ -130,11 +149,11 @@ class GenerationBody(_Strict):
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    logit_bias: Annotated[dict[TokenIdText, float], Field(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[dict[TokenIdText, float], _at_most(MAX_BIASES)] | None = None
     seed: int | None = None
     stop: Stops | None = None
     user: str | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=MAX_METADATA)] | None = None
+    metadata: Annotated[dict[str, str], _at_most(MAX_METADATA)] | None = None
 
     top_k: int | None = None
     min_p: float | None = None
@@ -235,7 +254,8 @@ class CompletionRequest(GenerationBody):
         if isinstance(raw, dict) and "best_of" in raw:
             raw = dict(raw)
             # As many as are returned is what happens anyway; more would have to be ranked.
-            if raw.pop("best_of") not in (None, raw.get("n") or 1):
+            best_of = raw.pop("best_of")
+            if best_of is not None and (isinstance(best_of, bool) or best_of != (raw.get("n") or 1)):
                 raise InvalidRequest("best_of is not supported: leave it out or set it to n", field="best_of")
         return raw
 
@@ -275,7 +295,7 @@ class ChatMessage(_Strict):
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[
         list[TextPart],
-        Field(max_length=MAX_PARTS),
+        Field(max_length=MAX_PARTS, fail_fast=True),
         BeforeValidator(_parts),
         WithJsonSchema(CONTENT_FORMS),
     ]
@@ -296,7 +316,7 @@ class ChatMessage(_Strict):
 class ChatRequest(GenerationBody):
     """`POST /v1/chat/completions`. Text of special tokens inside a message stays text."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
