@@ -106,6 +106,7 @@ class TestB31:
         [
             ((257, 258, 259, ord(">")), "<<end>>", ["", "", "", ""], True),
             ((257, 258, 260), "<<end>>", ["", "", "<<enX", ""], False),
+            ((257, 258), "<<end>>", ["", "", "<<en"], False),
             (b"1;2;3", "2;3", ["1", ";", "", "", ""], True),
         ],
     )
@@ -269,11 +270,12 @@ class TestB46:
 
     @pytest.mark.parametrize("fields", [{"min_tokens": 64}, {"ignore_eos": True}])
     @pytest.mark.parametrize("temperature", [0, 1])
-    def test_the_last_way_on_wins(self, make_engine, fields, temperature) -> None:
+    @pytest.mark.parametrize("constraint", [{"regex": "7"}, {"choices": ("7",)}, {"choices": ("",)}])
+    def test_the_last_way_on_wins(self, make_engine, fields, temperature, constraint) -> None:
         engine, _ = make_engine()
-        *tokens, end = engine.submit(request(regex="7", temperature=temperature, logprobs=0, **fields))
+        *tokens, end = engine.submit(request(temperature=temperature, logprobs=0, **constraint, **fields))
         (done,) = end.completions
-        assert (done.text, done.finish_reason) == ("7", "stop")
+        assert (done.text, done.finish_reason) == ("" if constraint == {"choices": ("",)} else "7", "stop")
         assert all(entry.logprob > -100 for event in tokens for entry in event.logprobs)
 
     def test_min_tokens_goes_on_where_the_constraint_can(self, make_engine, history_model) -> None:
@@ -332,7 +334,7 @@ class TestB48:
     def fond_of_tea(self) -> HistoryModel:
         """Without a penalty it says the letters of its prompt again and again."""
         model = HistoryModel()
-        model.bias[[*b"tea "]] = 3
+        model.bias[[*b"tea "]] = 4
         return model
 
     @pytest.mark.parametrize(
@@ -346,14 +348,16 @@ class TestB48:
     def test_what_penalties_look_at_and_whose_they_are(
         self, make_engine, fond_of_tea, fields, change
     ) -> None:
-        engine, model = make_engine(fond_of_tea)
+        # First come, first served: else the longest cached prompt would be the first row in each order.
+        engine, model = make_engine(fond_of_tea, schedule_policy="fcfs")
         plain = {"temperature": 0, "max_tokens": 15, "ignore_eos": True}
         punished, free = SamplingParams(**plain, **fields), SamplingParams(**plain)
         expected = greedy_with(model, self.TEA, 15, change)
-        unpunished = model.greedy(self.TEA, 15, stop_at_eos=False)
-        assert expected != unpunished
+        assert expected != model.greedy(self.TEA, 15, stop_at_eos=False)
+        unpunished = model.greedy(b"quiz", 15, stop_at_eos=False)
         for order in ([punished, free], [free, punished], [free, punished, free]):
-            done = engine.generate([self.TEA.decode()] * len(order), order)
+            prompts = [self.TEA if params is punished else b"quiz" for params in order]
+            done = engine.generate([prompt.decode() for prompt in prompts], order)
             for params, completion in zip(order, done, strict=True):
                 assert list(completion.token_ids) == (expected if params is punished else unpunished)
 
@@ -382,11 +386,12 @@ class TestB48:
         assert digit.text in set("0123456789")
         assert seven.text == "7"
 
-    def test_penalties_lift_no_minus_infinity(self, make_engine) -> None:
+    @pytest.mark.parametrize("repetition", [0.01, 100])
+    def test_penalties_lift_no_minus_infinity(self, make_engine, repetition) -> None:
         model = HistoryModel()
         model.bias[200:256] = -math.inf
         engine, _ = make_engine(model)
-        fields = {"repetition_penalty": 0.01, "presence_penalty": -2, "frequency_penalty": -2}
+        fields = {"repetition_penalty": repetition, "presence_penalty": -2, "frequency_penalty": -2}
         bias = dict.fromkeys(range(200, 256), 100.0)
         params = SamplingParams(**fields, logit_bias=bias, max_tokens=30, ignore_eos=True, n=8)
         done = engine.generate([list(range(256))], params)

@@ -119,7 +119,7 @@ class TestB38:
         start = time.monotonic()
         with live.client() as client:
             assert client.completions.create(model="history", prompt="next", max_tokens=3).usage
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 5
         wait_until(lambda: not engine.stats()["unfinished_requests"])
         engine.flush_cache()
         stats = engine.stats()

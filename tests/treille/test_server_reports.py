@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import openai
@@ -27,20 +28,24 @@ BOS = 257
 
 def with_bos(template: str | None = TEMPLATE) -> Tokenizer:
     """Bytes and `<eos>`, and a tokenizer that begins each text with `<bos>` by itself."""
-    words = byte_tokenizer()
-    backend = tokenizers.Tokenizer.from_str(words._parsing.to_str())
+    plain = byte_tokenizer()
+    backend = tokenizers.Tokenizer.from_str(plain._parsing.to_str())
     backend.add_special_tokens([tokenizers.AddedToken("<bos>", special=True, normalized=False)])
     backend.post_processor = tokenizers.processors.TemplateProcessing(
         single="<bos> $A", special_tokens=[("<bos>", BOS)]
     )
-    return Tokenizer(backend, chat_template=template, bos_id=BOS, eos_ids=words.eos_ids)
+    return Tokenizer(backend, chat_template=template, bos_id=BOS, eos_ids=plain.eos_ids)
 
 
-class Slow(HistoryModel):
-    """Takes a while for each step."""
+class Held(HistoryModel):
+    """Takes no step before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go = threading.Event()
 
     def forward(self, inputs, kv):
-        time.sleep(0.01)
+        assert self.may_go.wait(30)
         return super().forward(inputs, kv)
 
 
@@ -81,23 +86,29 @@ class TestB40:
     """Too many at once, and whose result is whose."""
 
     def test_three_of_five_are_served(self, serve_history) -> None:
-        engine, live = serve_history(Slow(), max_num_seqs=1, max_queued=2)
+        engine, live = serve_history(model := Held(), max_num_seqs=1, max_queued=2)
 
-        def call(number: int) -> tuple[int, float, dict]:
-            start = time.monotonic()
+        def call(number: int) -> httpx.Response:
             with httpx.Client(base_url=live.url, timeout=60) as client:
                 body = {"prompt": f"{number}", "max_tokens": 50, "ignore_eos": True}
-                answer = client.post("/v1/completions", json=body)
-            return answer.status_code, time.monotonic() - start, answer.json()
+                return client.post("/v1/completions", json=body)
 
         with ThreadPoolExecutor(5) as pool:
-            results = list(pool.map(call, range(5)))
-        served = [(took, body) for status, took, body in results if status == 200]
-        refused = [(took, body) for status, took, body in results if status == 503]
-        assert (len(served), len(refused)) == (3, 2)
-        assert {body["error"]["code"] for _, body in refused} == {"engine_overloaded"}
-        assert max(took for took, _ in refused) < min(took for took, _ in served)
-        assert all(body["choices"][0]["finish_reason"] == "length" for _, body in served)
+            calls = {pool.submit(call, number) for number in range(5)}
+            refused = set()
+            while len(refused) < 2:  # they are answered while the others still wait
+                done, calls = wait(calls, timeout=20, return_when=FIRST_COMPLETED)
+                if not done:
+                    break
+                refused |= done
+            model.may_go.set()
+        assert len(refused) == 2
+        for answer in (one.result() for one in refused):
+            assert answer.status_code == 503 and answer.headers["retry-after"]
+            assert answer.json()["error"]["code"] == "engine_overloaded"
+        for answer in (one.result() for one in calls):
+            assert answer.status_code == 200
+            assert answer.json()["choices"][0]["finish_reason"] == "length"
         assert engine.stats()["unfinished_requests"] == 0
 
     def test_a_second_batch_gets_its_own_results(self, serve_history) -> None:
@@ -221,14 +232,18 @@ class TestB46:
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_nothing_left_is_a_400_of_that_request(self, serve_history, stream: bool) -> None:
-        model = Slow()
+        model = Held()
         model.bias[ord("7")] = float("-inf")
-        _, live = serve_history(model)
-        with live.http() as client, ThreadPoolExecutor(1) as pool:
+        engine, live = serve_history(model)
+        with live.http() as client, ThreadPoolExecutor(2) as pool:
             fields = {"max_tokens": 40, "temperature": 0, "ignore_eos": True}
             neighbour = pool.submit(client.post, "/v1/completions", json={"prompt": "abc", **fields})
-            time.sleep(0.05)
-            answer = client.post("/v1/completions", json={"prompt": "x", "regex": "7", "stream": stream})
+            body = {"prompt": "x", "regex": "7", "stream": stream}
+            impossible = pool.submit(client.post, "/v1/completions", json=body)
+            while engine.stats()["unfinished_requests"] < 2:
+                time.sleep(0.005)
+            model.may_go.set()
+            answer = impossible.result()
             assert answer.status_code == 400
             assert "leave no token" in answer.json()["error"]["message"]
             text = neighbour.result().json()["choices"][0]["text"]
