@@ -96,6 +96,7 @@ class Engine:
         self._compilers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treille-compile")
         self._wake = Condition()  # guards everything below
         self._inbox: deque[Callable[[], None]] = deque()
+        self._flushes: deque[Future[int]] = deque()
         self._streams: dict[str, EventStream] = {}
         self._ids = RequestIds()
         self._closing = False
@@ -193,7 +194,8 @@ class Engine:
         freed: Future[int] = Future()
         with self._wake:
             self._expect_open()
-            self._inbox.append(lambda: freed.set_result(self._core.cache.flush()))
+            self._flushes.append(freed)
+            self._inbox.append(self._flush)
             self._wake.notify()
         return freed.result()
 
@@ -276,6 +278,8 @@ class Engine:
             left = list(self._streams.values())
             self._streams.clear()
             self._inbox.clear()
+        for freed in self._flushes:
+            freed.set_exception(error)
         for stream in left:
             stream.put(Failed(request_id=stream.request_id, error=error))
 
@@ -308,6 +312,10 @@ class Engine:
             self._core.add(request_id, request, seed=seed, grammar=grammar, put=put)
         except RequestError as error:
             self._refuse(request_id, error)
+
+    def _flush(self) -> None:
+        pages = self._core.cache.flush()
+        self._flushes.popleft().set_result(pages)
 
     def _abort(self, request_id: str) -> None:
         if not self._core.abort(request_id):  # its constraint is being compiled, or it is over

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from treille.runtime.errors import InvalidRequest
 
@@ -70,13 +70,17 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        put(self, "stop_token_ids", tuple(self.stop_token_ids))
+        put(self, "stop", (self.stop,) if isinstance(self.stop, str) else _listed("stop", self.stop))
+        put(self, "stop_token_ids", _listed("stop_token_ids", self.stop_token_ids))
+        if not isinstance(self.logit_bias, Mapping):
+            raise InvalidRequest(
+                f"logit_bias must map token ids to numbers, not be {self.logit_bias!r}", field="logit_bias"
+            )
         put(self, "logit_bias", dict(self.logit_bias))
         if self.choices is not None:
             if isinstance(self.choices, str):
                 raise InvalidRequest("choices must be a list of strings, not one string", field="choices")
-            put(self, "choices", tuple(self.choices))
+            put(self, "choices", _listed("choices", self.choices))
         self._check_counts()
         self._check_numbers()
         self._check_texts()
@@ -146,6 +150,12 @@ class SamplingParams:
             _strings("choices", self.choices, MAX_CHOICES, MAX_PATTERN)
         if self.regex is not None and self.choices is not None:
             raise InvalidRequest("regex and choices exclude each other: give one of them", field="regex")
+
+
+def _listed(name: str, values: object) -> tuple[Any, ...]:
+    if not isinstance(values, Iterable):
+        raise InvalidRequest(f"{name} must be a list, not {values!r}", field=name)
+    return tuple(values)
 
 
 def _integer(name: str, value: object, low: int, high: int) -> None:
