@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import chain, groupby
 from typing import Any
 
 from rich.console import Console, Group
@@ -148,7 +149,9 @@ def summary(found: list[VariableEvent], usage: UsageCounts, seconds: float) -> G
     """Each variable with its value and type, and the tokens that it all took."""
     variables = Table("variable", "type")
     variables.add_column("value", overflow="fold")
-    for event in found:
+    # Branches finish in any order: those of one fork are listed by their numbers.
+    runs = (sorted(run, key=lambda event: event.branch) for _, run in groupby(found, key=_is_branched))
+    for event in chain.from_iterable(runs):
         where = f" ({branch_name(event.branch)})" if event.branch else ""
         shown = event.value if isinstance(event.value, str) else repr(event.value)
         value = Text(shown.translate(PICTURES), style=STYLES["sampled"])
@@ -158,6 +161,10 @@ def summary(found: list[VariableEvent], usage: UsageCounts, seconds: float) -> G
     counts = (usage.prompt_tokens - usage.cached_tokens, usage.cached_tokens, usage.completion_tokens)
     tokens.add_row(*map(str, counts), f"{speed:.1f}", f"{seconds:.2f}")
     return Group(variables, tokens) if found else Group(tokens)
+
+
+def _is_branched(event: VariableEvent) -> bool:
+    return bool(event.branch)
 
 
 def type_name(value: object) -> str:

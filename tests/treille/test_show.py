@@ -14,7 +14,7 @@ from treille.dsl.expressions import assistant, gen, user
 from treille.dsl.program import program
 from treille.dsl.protocol import UsageCounts
 from treille.dsl.state import State
-from treille.show import Screen, show, show_on, type_name
+from treille.show import Screen, show, show_on, summary, type_name
 
 
 def console(*, colours: bool = False) -> Console:
@@ -77,6 +77,19 @@ def test_a_run() -> None:
 def test_show_prints_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert show(greeting, ScriptedBackend(["Hi"]), name="Bo")["reply"] == "Hi"
     assert "I am Bo.\n[assistant]\nHi\n" in capsys.readouterr().out
+
+
+def test_branches_are_listed_by_number() -> None:
+    target = console()
+    found = [done("a"), done("x", 2), done("x", 0), done("x", 1, 1), done("x", 1, 0), done("b"), done("y", 0)]
+    target.print(summary(found, UsageCounts(), 1.0))
+    names = re.findall(r"│ (\w(?: \(branch [\d.]+\))?) +│", written(target))
+    assert names == [
+        "a",
+        *(f"x (branch {n})" for n in ("0", "1.0", "1.1", "2")),
+        "b",
+        "y (branch 0)",
+    ]
 
 
 def test_three_colours() -> None:
