@@ -234,7 +234,8 @@ def test_bodies_full_of_faults_are_refused_at_once(post: Post) -> None:
     for field in ("metadata", "logit_bias"):
         error = error_of(post("completions", prompt="a", **{field: many}))
         assert error["param"] == field and "100000" in error["message"]
-    assert "100001 fields" in error_of(post("completions", prompt="a", **many))["message"]
+    error = error_of(post("completions", prompt="a", **many))
+    assert error["message"].startswith("100001 fields") and error["param"] is None
     part = {"type": "text", "text": 1}
     message = {"role": "user", "content": [part] * 1000}
     error = error_of(post("chat/completions", messages=[message] * 100))

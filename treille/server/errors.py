@@ -144,7 +144,8 @@ def _validation(errors: Sequence[Any]) -> ApiError:
     if isinstance(cause, RequestError):
         param = ".".join([*place, cause.field] if cause.field else place)
         # A check of a field's own type does not know the field's name.
-        return ApiError(400, str(cause) if cause.field else f"{param}: {cause}", param=param)
+        says_it = cause.field or not param
+        return ApiError(400, str(cause) if says_it else f"{param}: {cause}", param=param or None)
     param = _printable(".".join(place))
     reason = first["msg"][0].lower() + first["msg"][1:]
     if first["type"] == "extra_forbidden":
