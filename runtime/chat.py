@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +24,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from treille.runtime.errors import InvalidRequest
 
 MAX_RENDERED = 16 * 1024 * 1024
+MAX_SECONDS = 5.0  # of processor time
 _ROLE = re.compile(r"[\w.-]{1,64}")
 _TEMPLATE_FAULTS = (
     jinja2.TemplateError,
@@ -33,7 +35,9 @@ _TEMPLATE_FAULTS = (
     ArithmeticError,
     RecursionError,
     MemoryError,
+    SyntaxError,  # too many loops within each other
 )
+_TICK = "treille_tick"
 
 
 class ControlTexts:
@@ -121,7 +125,8 @@ class ChatTemplate:
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
-        return environment.from_string(self.source)
+        environment.globals.pop("lipsum")
+        return environment.from_string(_ticking(environment, self.source))
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The conversation as one text. Raises `InvalidRequest` (field `messages`) if the template does."""
@@ -131,6 +136,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             "tools": None,
             "documents": None,
+            _TICK: _Clock().tick,
         }
         parts: list[str] = []
         size = 0
@@ -141,8 +147,9 @@ class ChatTemplate:
                     raise jinja2.TemplateError(f"it wrote more than {MAX_RENDERED} characters")
                 parts.append(part)
         except _TEMPLATE_FAULTS as error:
+            reason = str(error) or type(error).__name__
             raise InvalidRequest(
-                f"the model's chat template cannot render these messages: {error}", field="messages"
+                f"the model's chat template cannot render these messages: {reason}", field="messages"
             ) from error
         return "".join(parts)
 
@@ -162,6 +169,35 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         elif operator == "**" and isinstance(right, (int, float)) and abs(right) > 1024:
             raise jinja2.TemplateError("it raises a number to too high a power")
         return super().call_binop(context, operator, left, right)
+
+
+class _Clock:
+    """Ends a rendering that takes too long: the template asks it at each turn of a loop."""
+
+    def __init__(self) -> None:
+        self._deadline = time.thread_time() + MAX_SECONDS
+
+    def tick(self) -> bool:
+        """True, so that it can stand before a condition."""
+        if time.thread_time() > self._deadline:
+            raise jinja2.TemplateError(f"it takes longer than {MAX_SECONDS:g} s")
+        return True
+
+
+def _ticking(environment: jinja2.Environment, source: str) -> nodes.Template:
+    """The parsed template, with a tick in each turn of a loop and each call of a macro."""
+
+    def tick(line: int) -> nodes.Call:
+        return nodes.Call(nodes.Name(_TICK, "load"), [], [], None, None, lineno=line)
+
+    template = environment.parse(source)
+    places: list[nodes.For | nodes.Macro] = [*template.find_all(nodes.For), *template.find_all(nodes.Macro)]
+    for node in places:
+        node.body.insert(0, nodes.ExprStmt(tick(node.lineno), lineno=node.lineno))
+        if isinstance(node, nodes.For) and node.test is not None:
+            node.test = nodes.And(tick(node.lineno), node.test, lineno=node.lineno)
+    template.set_environment(environment)
+    return template
 
 
 class _GenerationBlock(Extension):

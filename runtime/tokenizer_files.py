@@ -81,7 +81,10 @@ def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     """chat_template.jinja, else the config's entry: one template, or the one named `default` of several."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{file} cannot be read: {error}") from error
     entry = config.get("chat_template")
     if isinstance(entry, list):
         named = {item.get("name"): item.get("template") for item in entry if isinstance(item, dict)}
@@ -94,7 +97,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         value = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{file} cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise ModelError(f"{file} must hold a JSON object")

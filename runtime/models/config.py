@@ -86,6 +86,8 @@ class ModelConfig:
             )
         if self.num_heads % self.num_kv_heads:
             raise ModelError(f"{self.num_heads} heads cannot share {self.num_kv_heads} key-value heads")
+        if self.rms_norm_eps < 0:
+            raise ModelError(f"rms_norm_eps must not be negative, but is {self.rms_norm_eps}")
         if self.head_dim % 2:
             raise UnsupportedModel(f"a head dimension of {self.head_dim} is not supported; it must be even")
         if self.rope.divisors and len(self.rope.divisors) != self.head_dim // 2:

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 
 from treille.runtime.errors import ModelError
 
+MOST = 2**31 - 1
+# Tables are made of a layer's and a position's settings before the weights can contradict them.
+MOST_LAYERS = 65_536
+MOST_POSITIONS = 2**27
+
 
 class Fields:
     """A mapping read key by key. `where` names its origin in errors, e.g. `config.json`.
@@ -22,11 +27,13 @@ class Fields:
         """Whether the key is there and not null."""
         return self.data.get(key) is not None
 
-    def integer(self, key: str, default: int | None = None) -> int:
-        """A whole number of at least 1."""
+    def integer(self, key: str, default: int | None = None, *, most: int = MOST) -> int:
+        """A whole number of at least 1 and at most `most`."""
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ModelError(f"{self.where}: {key} must be a whole number of at least 1, not {value!r}")
+        if value > most:
+            raise ModelError(f"{self.where}: {key} must be at most {most}, not {value!r}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:

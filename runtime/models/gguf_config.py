@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from treille.runtime.errors import ModelError, UnsupportedModel
 from treille.runtime.models.config import ModelConfig, RopeConfig
-from treille.runtime.models.fields import Fields
+from treille.runtime.models.fields import MOST_LAYERS, MOST_POSITIONS, Fields
 from treille.runtime.models.hf_config import yarn_magnitude
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -57,7 +57,7 @@ def config_from_gguf(metadata: Fields, tensors: TensorFacts) -> ModelConfig:
     head_dim = metadata.integer(f"{arch}.attention.key_length", hidden // heads)
     _same(metadata, f"{arch}.attention.value_length", head_dim)
     _same(metadata, f"{arch}.rope.dimension_count", head_dim)
-    context = metadata.integer(f"{arch}.context_length")
+    context = metadata.integer(f"{arch}.context_length", most=MOST_POSITIONS)
     ends = (metadata.token_ids(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom"))
     bos = metadata.token_ids("tokenizer.ggml.bos_token_id")
     return ModelConfig(
@@ -65,7 +65,7 @@ def config_from_gguf(metadata: Fields, tensors: TensorFacts) -> ModelConfig:
         vocab_size=tensors.vocab_size,
         hidden_size=hidden,
         intermediate_size=metadata.integer(f"{arch}.feed_forward_length"),
-        num_layers=metadata.integer(f"{arch}.block_count"),
+        num_layers=metadata.integer(f"{arch}.block_count", most=MOST_LAYERS),
         num_heads=heads,
         num_kv_heads=metadata.integer(f"{arch}.attention.head_count_kv", heads),
         head_dim=head_dim,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from treille.runtime.errors import ModelError, UnsupportedModel
 from treille.runtime.models.config import ARCHITECTURES, ROPE_TYPES, ModelConfig, RopeConfig
-from treille.runtime.models.fields import Fields
+from treille.runtime.models.fields import MOST_LAYERS, MOST_POSITIONS, Fields
 
 _BY_MODEL_TYPE = {
     "llama": "LlamaForCausalLM",
@@ -50,8 +50,8 @@ def config_from_hf(data: Mapping[str, object], generation: Mapping[str, object] 
     hidden = fields.integer("hidden_size")
     # A null means "as many as heads" to transformers; an absent key means the family's default.
     kv_default = heads if "num_key_value_heads" in data else family.kv_heads or heads
-    context = fields.integer("max_position_embeddings", family.context)
-    num_layers = fields.integer("num_hidden_layers")
+    context = fields.integer("max_position_embeddings", family.context, most=MOST_POSITIONS)
+    num_layers = fields.integer("num_hidden_layers", most=MOST_LAYERS)
     has_bias_key = architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM")
     attention_bias = has_bias_key and fields.boolean("attention_bias", default=False)
     eos = Fields(generation or {}, "generation_config.json").token_ids("eos_token_id")

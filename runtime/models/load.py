@@ -55,8 +55,20 @@ def load_model(
         config, weights, tokenizer = _read_gguf(place.path, dtype, device)
     else:
         config, weights, tokenizer = _read_folder(place.path, dtype, device)
-    model = LlamaModel(config, weights, select_kernels(device), max_seq_len=max_seq_len)
+    try:
+        model = LlamaModel(config, weights, select_kernels(device), max_seq_len=max_seq_len)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise ModelError(_too_long(config, max_seq_len)) from error
+    except RuntimeError as error:  # what PyTorch raises where the CPU's memory is short
+        if "allocate memory" not in str(error):
+            raise
+        raise ModelError(_too_long(config, max_seq_len)) from error
     return LoadedModel(place.name, config, model, tokenizer, None if place.is_gguf else place.path)
+
+
+def _too_long(config: ModelConfig, max_seq_len: int | None) -> str:
+    positions = max_seq_len or config.max_position_embeddings
+    return f"there is no memory for the tables of {positions} positions: lower max_seq_len"
 
 
 def default_dtype(device: torch.device) -> torch.dtype:

@@ -287,3 +287,23 @@ def test_the_mark_occurs_nowhere_else():
         unused_mark([every])
     ids = tokenizer_of(CHATML).encode_chat(say("\ufdd0<s>"), add_generation_prompt=False)
     assert ids.count(IDS["<s>"]) == 1
+
+
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+FILTERED = "{% for i in range(99999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}"
+DOUBLING = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
+
+
+@pytest.mark.parametrize("source", [ENDLESS, FILTERED, DOUBLING])
+def test_a_template_that_never_ends_is_stopped(source, monkeypatch):
+    monkeypatch.setattr(chat, "MAX_SECONDS", 0.1)
+    with pytest.raises(InvalidRequest, match="longer than"):
+        ChatTemplate(source).render([{"role": "user", "content": "hi"}], add_generation_prompt=True)
+
+
+@pytest.mark.parametrize(
+    "source", ["{% for i in [1] %}" * 60 + "{% endfor %}" * 60, "{{ lipsum(n=100000) }}", "{% for %}"]
+)
+def test_a_template_that_cannot_run_is_refused(source):
+    with pytest.raises(InvalidRequest, match="cannot render"):
+        ChatTemplate(source).render([{"role": "user", "content": "hi"}], add_generation_prompt=True)
