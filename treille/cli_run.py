@@ -7,8 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
+from treille.cli_errors import UsageError
 from treille.dsl.program import Program
 from treille.runtime.engine import Engine
+from treille.runtime.errors import InvalidRequest
+from treille.runtime.params import SamplingParams
 from treille.show import show_on
 
 
@@ -21,6 +24,10 @@ def run(
     sampling: Mapping[str, Any],
 ) -> None:
     """Run a program on `model`, whose engine has the `settings`; `sampling` holds the defaults of `gen`."""
+    try:
+        SamplingParams(**sampling)  # told before seconds are spent on the model
+    except InvalidRequest as error:
+        raise UsageError(f"--{error}".replace("_", "-", 1)) from error
     with Engine(model, **settings) as engine:
         # An argument of the program comes before a sampling field of the same name.
         show_on(Console(), program, engine, {**sampling, **arguments})

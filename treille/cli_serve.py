@@ -34,6 +34,8 @@ def serve(
     """Load the model and serve it until a signal comes. `settings` are the engine's."""
     if log_level not in LOG_LEVELS:
         raise UsageError(f"--log-level must be one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
+    if api_key == "":
+        raise UsageError("the API key is empty: leave --api-key and TREILLE_API_KEY out to let everybody in")
     # The port comes first: there is no use in loading a model that cannot be served.
     with _bind(host, port) as listener, Engine(model, **settings) as engine:
         app = create_app(engine, api_key=api_key, model_name=model_name)
