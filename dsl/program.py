@@ -67,7 +67,7 @@ class Program:
     def __repr__(self) -> str:
         return f"<program {self.__name__}({', '.join(self._parameters)})>"
 
-    def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, state: State | None = None, /, *args: Any, **kwargs: Any) -> Any:
         """Run inline on a state of another program; returns what the function returns."""
         if not isinstance(state, State):
             raise TypeError(

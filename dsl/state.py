@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import count
 from types import TracebackType
+from typing import Never, NoReturn
 
 from treille.dsl.errors import GenerationFailed, InvalidExpression, ProgramError, UnknownVariable
 from treille.dsl.interpreter import Interpreter, Step
@@ -60,7 +61,12 @@ class State:
         self._variables: dict[str, Variable] = dict(variables or {})
         self._captures: list[str] = []
         self._branch_numbers = count()
+        self._forked: list[State] = []
         run.add(interpreter)
+
+    def __repr__(self) -> str:
+        branch = f" of branch {self._interpreter.label}" if self._interpreter.label else ""
+        return f"<state{branch}: {', '.join(self._variables) or 'no variables'}>"
 
     # Adding.
 
@@ -68,6 +74,10 @@ class State:
         where = caller()
         self._submit(lower(as_expression(other, where), self._role, where), where)
         return self
+
+    # Never: type checkers go on refusing it.
+    def __add__(self, other: Never) -> NoReturn:
+        raise ProgramError("a state is added to in place: write s += ..., not s + ...", where=caller())
 
     @contextmanager
     def system(self) -> Iterator[State]:
@@ -119,12 +129,12 @@ class State:
             )
         interpreters = tuple(self._branch(index) for index in range(n))
         self._run.post(self._interpreter, [Step(Fork(n), where, branches=interpreters)], where)
-        return Branches(
-            [
-                State(self._run, interpreter, role=self._role, variables=self._variables)
-                for interpreter in interpreters
-            ]
-        )
+        states = [
+            State(self._run, interpreter, role=self._role, variables=self._variables)
+            for interpreter in interpreters
+        ]
+        self._forked += states
+        return Branches(states)
 
     # Reading.
 
@@ -212,6 +222,8 @@ class State:
     def _unknown(self, name: object) -> str:
         if name in self._captures:
             return f"{name!r} is still being captured: read it after the with"
+        if any(name in branch for branch in self._forked):
+            return f"{name!r} is a variable of a fork's branches: read it by branches[i][{name!r}]"
         close = get_close_matches(str(name), self._variables, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         return f"no variable {name!r} has been generated, selected or captured so far{hint}"

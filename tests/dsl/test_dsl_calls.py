@@ -187,6 +187,8 @@ def test_a_program_within_a_program() -> None:
     assert state.returned == ["Ann", "Bob"]
     with pytest.raises(TypeError, match=r"greet\(s, ...\) needs a program's state"):
         greet("Ann")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"to run it by itself use greet.run\(...\)"):
+        greet(name="Ann")
 
 
 def test_a_state_can_be_read_but_not_extended_after_the_run() -> None:

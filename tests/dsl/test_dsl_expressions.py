@@ -123,3 +123,13 @@ def test_concatenation_is_associative(tree: Any) -> None:
     state = say.run(backend=backend)
     assert state.text() == flat(tree)
     assert state.messages() == []
+
+
+def test_plus_on_a_state_points_at_the_in_place_form() -> None:
+    @tr.program
+    def wrong(s: tr.State) -> None:
+        s = s + tr.gen("x")  # type: ignore[operator]
+
+    with pytest.raises(tr.ProgramError, match=r"write s \+= \.\.\.") as caught:
+        wrong.run(backend=ScriptedBackend())
+    assert caught.value.line is not None and caught.value.line.startswith("s = s + ")

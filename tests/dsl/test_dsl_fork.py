@@ -195,3 +195,18 @@ def test_a_parent_that_failed_takes_its_branches_along() -> None:
 def test_wrong_numbers_of_branches(n: Any) -> None:
     with pytest.raises(tr.InvalidExpression, match="fork: n must be"):
         run(lambda s: s.fork(n))
+
+
+def test_a_branch_variable_read_from_the_state_says_where_it_is() -> None:
+    def tips(s: tr.State) -> None:
+        branches = s.fork(2)
+        for branch in branches:
+            branch += "a" + tr.gen("tip")
+        with pytest.raises(tr.UnknownVariable, match=r"branches: read it by branches\[i\]\['tip'\]"):
+            s["tip"]
+        assert repr(branches[1]) == "<state of branch 1: tip>"
+
+    state = run(tips, ScriptedBackend(["x", "y"]))
+    assert repr(state) == "<state: no variables>"
+    with pytest.raises(tr.UnknownVariable, match="no variable 'top'"):
+        state["top"]

@@ -100,6 +100,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"treille {version('treille')}\n"
 
 
+def test_the_package_runs_as_a_module() -> None:
+    result = python("-m", "treille", "--version")
+    assert (result.returncode, result.stdout) == (0, f"treille {version('treille')}\n")
+
+
 def test_models(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["models"])
