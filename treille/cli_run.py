@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ def run(
         SamplingParams(**sampling)  # told before seconds are spent on the model
     except InvalidRequest as error:
         raise UsageError(f"--{error}".replace("_", "-", 1)) from error
+    if sys.stderr.isatty():
+        print(f"Loading {model}", file=sys.stderr, flush=True)
     with Engine(model, **settings) as engine:
         # An argument of the program comes before a sampling field of the same name.
         show_on(Console(), program, engine, {**sampling, **arguments})

@@ -36,6 +36,8 @@ def serve(
         raise UsageError(f"--log-level must be one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if api_key == "":
         raise UsageError("the API key is empty: leave --api-key and TREILLE_API_KEY out to let everybody in")
+    if sys.stderr.isatty():
+        print(f"Loading {model}", file=sys.stderr, flush=True)
     # The port comes first: there is no use in loading a model that cannot be served.
     with _bind(host, port) as listener, Engine(model, **settings) as engine:
         app = create_app(engine, api_key=api_key, model_name=model_name)
