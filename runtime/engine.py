@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -102,6 +103,8 @@ class Engine:
         self._closing = False
         self._thread = Thread(target=self._loop, name="treille-engine", daemon=True)
         self._thread.start()
+        # A thread that is still there when the interpreter goes can abort the whole process.
+        atexit.register(self.close)
 
     @property
     def max_seq_len(self) -> int:
@@ -206,6 +209,7 @@ class Engine:
             self._wake.notify()
         self._thread.join()
         self._compilers.shutdown(wait=True, cancel_futures=True)
+        atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
         return self

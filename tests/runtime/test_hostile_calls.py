@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -68,3 +70,19 @@ def test_values_that_are_no_lists(name: str, value: object) -> None:
 def test_none_is_no_list(name: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
         SamplingParams(**{name: None})
+
+
+FORGETFUL = """
+import treille as tr
+from treille.runtime.types import Request
+engine = tr.Engine("smollm2-135m", max_seq_len=64, kv_memory="64MiB")
+engine.generate(["a"], tr.SamplingParams(max_tokens=2))
+engine.submit(Request(prompt_ids=(5,), params=tr.SamplingParams(max_tokens=40)))
+print("end")
+"""
+
+
+def test_a_program_that_never_closes_its_engine_ends_well(smollm2_folder) -> None:
+    """It was aborted at its end: the engine's thread outlived the interpreter."""
+    done = subprocess.run([sys.executable, "-c", FORGETFUL], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
