@@ -19,6 +19,8 @@ def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_l
 
     Token ids must be below `num_tokens`; prompt and output together hold at most `max_seq_len` tokens.
     """
+    if not isinstance(request, Request | ScoreRequest):
+        raise InvalidRequest(f"submit takes a Request or a ScoreRequest, not {request!r:.80}")
     texts = [request.prompt_ids]
     if isinstance(request, ScoreRequest):
         texts.extend(request.continuations)

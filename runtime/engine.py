@@ -143,13 +143,22 @@ class Engine:
         taken as they are. `params` is one for all, or a list of one each. Raises the first failure, once
         every request has ended.
         """
-        if isinstance(prompts, str):
-            raise InvalidRequest("prompts must be a list: put the one prompt into a list", field="prompts")
+        if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence):
+            raise InvalidRequest(
+                f"prompts must be a list of texts or of lists of token ids, not {prompts!r:.80}: "
+                f"put one prompt into a list",
+                field="prompts",
+            )
         each = (
-            [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
+            list(params)
+            if isinstance(params, Sequence)
+            else [SamplingParams() if params is None else params] * len(prompts)
         )
         if len(each) != len(prompts):
             raise InvalidRequest(f"{len(prompts)} prompts came with {len(each)} params", field="params")
+        for one in each:
+            if not isinstance(one, SamplingParams):
+                raise InvalidRequest(f"params must be SamplingParams, not {one!r:.80}", field="params")
         requests = [
             Request(prompt_ids=self._ids_of(prompt), params=one)
             for prompt, one in zip(prompts, each, strict=True)
@@ -220,6 +229,10 @@ class Engine:
         self.close()
 
     def _ids_of(self, prompt: str | Sequence[int]) -> tuple[int, ...]:
+        if not isinstance(prompt, Sequence):
+            raise InvalidRequest(
+                f"a prompt must be a text or a list of token ids, not {prompt!r:.80}", field="prompts"
+            )
         return self.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
 
     def _submit(self, request: Request | ScoreRequest, *, limited: bool) -> EventStream:

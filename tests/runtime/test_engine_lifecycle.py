@@ -220,5 +220,16 @@ class TestArguments:
             engine.generate("one", GREEDY)
         with pytest.raises(InvalidRequest, match="params"):
             engine.generate(["one"], [GREEDY, GREEDY])
+        for prompts, params in (
+            (None, GREEDY),
+            ([5], GREEDY),
+            (b"one", GREEDY),
+            (["one"], 5),
+            (["one"], [5]),
+        ):
+            with pytest.raises(InvalidRequest, match="must be"):
+                engine.generate(prompts, params)
+        with pytest.raises(InvalidRequest, match="ScoreRequest"):
+            engine.submit(None)
         (done,) = engine.generate([""], GREEDY)  # goes on from the token that begins a text
         assert len(done.token_ids) == 12
