@@ -31,6 +31,7 @@ from treille.runtime.stops import check_stop_regex
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
+DEVICES = ("cpu", "cuda")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -359,9 +360,11 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InvalidRequest(f"device {name!r} is not known: use cpu or cuda", field="device") from error
+        device: torch.device | None = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in DEVICES:
+        raise InvalidRequest(f"device {name!r} is not supported: use cpu or cuda", field="device")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InvalidRequest("device is cuda and this machine has none that PyTorch can use", field="device")
     return device

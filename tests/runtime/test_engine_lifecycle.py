@@ -203,6 +203,8 @@ class TestArguments:
             {"dtype": "float16"},
             {"dtype": "bfloat16"},  # the model handed over is float32
             {"device": "toaster"},
+            {"device": "meta"},  # PyTorch knows it
+            {"device": "mps"},
         ],
     )
     def test_settings(self, make_engine, settings) -> None:
