@@ -100,7 +100,7 @@ def test_serve(shared_engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     thread = threading.Thread(target=lambda: codes.append(exit_code(*words)))
     thread.start()
     out = ""
-    while "served on" not in out:
+    while "/v1\n" not in out:  # the whole line, which may come in pieces
         assert thread.is_alive() or servers, capfd.readouterr().err
         out += capfd.readouterr().out
     url = re.search(r"mine is served on (http://127\.0\.0\.1:\d+)/v1\n", out)
