@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,21 +100,23 @@ def test_serve(shared_engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     codes: list[int | str | None] = []
     thread = threading.Thread(target=lambda: codes.append(exit_code(*words)))
     thread.start()
-    out = ""
-    while "/v1\n" not in out:  # the whole line, which may come in pieces
-        assert thread.is_alive() or servers, capfd.readouterr().err
-        out += capfd.readouterr().out
-    url = re.search(r"mine is served on (http://127\.0\.0\.1:\d+)/v1\n", out)
-    assert url
-    with httpx.Client(base_url=url[1], headers={"authorization": "Bearer key"}) as client:
+    deadline = time.monotonic() + 60
+    while not servers and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert servers, codes
+    port = servers[0].servers[0].sockets[0].getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with httpx.Client(base_url=url, headers={"authorization": "Bearer key"}) as client:
         assert client.get("/v1/models").json()["data"][0]["id"] == "mine"
         body = {"model": "mine", "prompt": "1, 2, 3,", "max_tokens": 3, "temperature": 0}
         assert client.post("/v1/completions", json=body, timeout=30).json()["choices"][0]["text"] == " 4,"
         assert "server" not in client.get("/health").headers
-    assert httpx.get(f"{url[1]}/v1/models").status_code == 401
+    assert httpx.get(f"{url}/v1/models").status_code == 401
     servers[0].should_exit = True
     thread.join(20)
     assert codes == [0]
+    # Read once, at the end: what is written while `capfd` is read may be lost.
+    assert f"mine is served on {url}/v1\n" in capfd.readouterr().out
     (asked,) = shared_engine
     assert asked["model"] == "some/model" and asked["max_queued"] == 5 and asked["kv_memory"] == "1GiB"
     assert asked["enable_prefix_caching"] is False
