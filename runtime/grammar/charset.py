@@ -59,12 +59,13 @@ def category(letter: str, *, ascii_only: bool) -> Ranges:
     r"""The set of `\d`, `\w` or `\s`, or of its negation in upper case, as this Python's `re` has it."""
     if letter.isupper():
         return complement(category(letter.lower(), ascii_only=ascii_only))
-    runs = re.finditer(rf"\{letter}+", _all_characters(), re.ASCII if ascii_only else 0)
+    runs = re.finditer(rf"\{letter}+", all_characters(), re.ASCII if ascii_only else 0)
     return make_set((run.start(), run.end() - 1) for run in runs)
 
 
 @cache
-def _all_characters() -> str:
+def all_characters() -> str:
+    """Every code point in order, the surrogates too."""
     codes = np.arange(MAX_CODE_POINT + 1, dtype="<u4")
     return codes.tobytes().decode("utf-32-le", "surrogatepass")
 
@@ -99,7 +100,7 @@ def _case_classes() -> CaseClasses:
     equal when their upper case is the same (so do the long s and s, or the two ligatures of "st").
     """
     by_upper: dict[str, list[int]] = {}
-    text = _all_characters()
+    text = all_characters()
     for start in range(0, len(text), 256):
         block = text[start : start + 256]
         if block.lower() == block and block.upper() == block:
