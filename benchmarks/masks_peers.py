@@ -1,4 +1,4 @@
-"""One engine's process of `masks.py`: `python masks_peers.py ENGINE FOLDER`, where the engine is installed.
+"""One engine of `masks.py` in its own process: `python masks_peers.py ENGINE FOLDER CLOCK`.
 
 Reads tasks as lines of JSON, `{pattern, ecma, tokens, endings}`, and answers each with a line: nanoseconds of
 "compile and first mask", of "accept a token and make the next mask" for each token on that fresh grammar and
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+CLOCKS = {"wall": time.perf_counter_ns, "cpu": time.thread_time_ns}
 WARM_UP = [r"(?i)up [a-f0-9]{1,3}", r"\w+\s\d{2,40}x?", r"(a|b)*c"]
 
 
@@ -182,9 +183,11 @@ def _eos(folder: Path) -> int:
     return int(added[name])
 
 
-def walk(engine: Engine, matcher: Any, tokens: list[int], endings: list[bool | None]) -> dict[str, Any]:
+def walk(
+    engine: Engine, matcher: Any, tokens: list[int], endings: list[bool | None], clock: Callable[[], int]
+) -> dict[str, Any]:
     """Follows the tokens, the mask at the start made already, and checks each mask outside of the clock."""
-    clock, fill, accept, row, eos = time.perf_counter_ns, engine.fill, engine.accept, engine.row, engine.eos
+    fill, accept, row, eos = engine.fill, engine.accept, engine.row, engine.eos
     times: list[int] = []
     wrong_ends = _wrong_end(row, eos, endings[0])
     for at, token in enumerate(tokens):
@@ -205,36 +208,37 @@ def _wrong_end(row: Any, eos: int, expected: bool | None) -> int:  # noqa: FBT00
     return int(expected is not None and may_end != expected)
 
 
-def measure(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+def measure(engine: Engine, task: dict[str, Any], clock: Callable[[], int]) -> dict[str, Any]:
     """One input: compiled afresh, its text followed, and followed again."""
     engine.forget()
     gc.collect()
-    start = time.perf_counter_ns()
+    start = clock()
     try:
         grammar = engine.grammar(task["pattern"], task["ecma"])
     except ValueError as error:
         return {"refused": str(error)[:200]}
     matcher = engine.matcher(grammar)
     engine.fill(matcher)
-    first = time.perf_counter_ns() - start
-    cold = walk(engine, matcher, task["tokens"], task["endings"])
+    first = clock() - start
+    cold = walk(engine, matcher, task["tokens"], task["endings"], clock)
     matcher = engine.again(grammar, matcher)
     engine.fill(matcher)
-    warm = walk(engine, matcher, task["tokens"], task["endings"])
+    warm = walk(engine, matcher, task["tokens"], task["endings"], clock)
     return {"first": first, "cold": cold, "warm": warm}
 
 
 def main() -> None:
     """Answers tasks until the input ends."""
     engine = ENGINES[sys.argv[1]](Path(sys.argv[2]))
+    clock = CLOCKS[sys.argv[3]]
     gc.collect()
     gc.freeze()
     gc.disable()
     for pattern in WARM_UP:
-        measure(engine, {"pattern": pattern, "ecma": None, "tokens": [], "endings": [None]})
+        measure(engine, {"pattern": pattern, "ecma": None, "tokens": [], "endings": [None]}, clock)
     print(json.dumps({"version": version(sys.argv[1])}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(measure(engine, json.loads(line))), flush=True)
+        print(json.dumps(measure(engine, json.loads(line), clock)), flush=True)
 
 
 if __name__ == "__main__":
