@@ -41,13 +41,19 @@ def gen(
     type: object = None,
     regex: str | None = None,
     choices: Sequence[str] | None = None,
+    grammar: str | None = None,
+    heal: bool | None = None,
 ) -> Expression:
     """Text that the model writes, kept in the variable `name` if one is given.
 
     At most one of `type` (int, float, bool, str, a Literal or an Enum: the variable holds the value),
-    `regex` (the whole text matches; Python's dialect) and `choices` (the text is one of these, exactly;
+    `regex` (the whole text matches; Python's dialect), `choices` (the text is one of these, exactly;
     decoded token by token, so that a choice with a likely beginning can win: `select` compares whole
-    choices). `choices` must differ from each other.
+    choices) and `grammar` (a Lark grammar; the whole text is parsed by it). `choices` must differ from each
+    other.
+
+    `heal=True` lets the model finish a token that the text before was cut in the middle of: after "http:"
+    it may write "//" as it has learnt to. The variable and the state's text are the same as ever.
 
     With `n > 1` the variable is a list of `n` values and the state's text does not grow: it could not go
     on with several texts. Options that are not given take the run's defaults, then the backend's.
@@ -74,6 +80,8 @@ def gen(
         "ignore_eos": ignore_eos,
         "regex": regex,
         "choices": choices,
+        "grammar": grammar,
+        "heal": heal,
     }
     try:
         _check_name(name)
@@ -136,8 +144,9 @@ def _constrain(options: GenOptions, annotation: object) -> tuple[GenOptions, Val
     if annotation is None:
         kind = TEXT if options.choices is None else choices_type(options.choices)
         return options, kind
-    if options.regex is not None or options.choices is not None:
-        other = "regex" if options.regex is not None else "choices"
+    given = [name for name in ("regex", "choices", "grammar") if getattr(options, name) is not None]
+    if given:
+        other = given[0]
         raise BadOption("type", f"and {other} exclude each other: give one of them")
     try:
         kind = value_type(annotation)

@@ -13,7 +13,7 @@ from dataclasses import fields
 from treille.dsl.protocol import GenOptions
 
 SAMPLING_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GenOptions))
-NOT_DEFAULTS = frozenset({"n", "regex", "choices"})
+NOT_DEFAULTS = frozenset({"n", "regex", "choices", "grammar"})
 DEFAULT_FIELDS: tuple[str, ...] = tuple(name for name in SAMPLING_FIELDS if name not in NOT_DEFAULTS)
 
 MAX_SAMPLES = 128
@@ -40,8 +40,9 @@ def make_options(given: Mapping[str, object]) -> GenOptions:
     """Check and freeze sampling fields; None means not given. Raises `BadOption`."""
     values = {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
     options = GenOptions(**values)  # type: ignore[arg-type]
-    if options.regex is not None and options.choices is not None:
-        raise BadOption("regex", "and choices exclude each other: give one of them")
+    kinds = [name for name in ("regex", "choices", "grammar") if getattr(options, name) is not None]
+    if len(kinds) > 1:
+        raise BadOption(kinds[0], f"and {kinds[1]} exclude each other: give one of them")
     low, high = options.min_tokens, options.max_tokens
     if low is not None and high is not None and low > high:
         raise BadOption("min_tokens", f"is {low} and max_tokens {high}: it must not be larger")
@@ -158,4 +159,6 @@ _CHECKS: dict[str, Check] = {
     "ignore_eos": _flag,
     "regex": _pattern,
     "choices": check_choices,
+    "grammar": _pattern,
+    "heal": _flag,
 }

@@ -80,8 +80,8 @@ class Program:
         """Run once and return the state when everything is done.
 
         Keyword arguments are the program's arguments and sampling fields, which are the defaults of every
-        `gen` (an argument of the same name goes to the program). `n`, `regex` and `choices` belong to a
-        single `gen` and are no defaults.
+        `gen` (an argument of the same name goes to the program). `n`, `regex`, `choices` and `grammar`
+        belong to a single `gen` and are no defaults.
 
         Raises TypeError for an unknown or missing argument or backend, InvalidExpression for a sampling
         field out of range, GenerationFailed with the program's line, and whatever the program raises (with a

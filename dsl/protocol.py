@@ -48,7 +48,8 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenOptions:
-    """How to sample; None means that the backend's default holds. At most one of `regex`, `choices`."""
+    """How to sample; None means that the backend's default holds. At most one of `regex`, `choices`,
+    `grammar` (a Lark grammar)."""
 
     max_tokens: int | None = None
     min_tokens: int | None = None
@@ -69,6 +70,8 @@ class GenOptions:
     ignore_eos: bool | None = None
     regex: str | None = None
     choices: tuple[str, ...] | None = None
+    grammar: str | None = None
+    heal: bool | None = None
 
     @property
     def num_samples(self) -> int:
@@ -117,7 +120,8 @@ class TokenLogprob:
 class GenEvent:
     """Progress of sample `index`. The texts of a sample's events add up to its text.
 
-    The last event of a sample has its `finish_reason` ("stop", "length" or "abort"); the last event of
+    `token_ids` replace the sample's last `num_replaced` tokens. The last event of a sample has its
+    `finish_reason` ("stop", "length" or "abort"); the last event of
     the request has its `usage`.
     """
 
@@ -126,6 +130,7 @@ class GenEvent:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
     forced: bool = False
+    num_replaced: int = 0
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     usage: UsageCounts | None = None

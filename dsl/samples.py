@@ -29,6 +29,7 @@ class _Sample:
 
     def add(self, event: GenEvent) -> None:
         self.texts.append(event.text)
+        del self.token_ids[len(self.token_ids) - event.num_replaced :]
         self.token_ids.extend(event.token_ids)
         if event.logprobs is not None:
             self.logprobs = [*(self.logprobs or []), *event.logprobs]

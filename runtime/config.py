@@ -32,6 +32,7 @@ class EngineConfig:
     page_size: int
     enable_prefix_caching: bool
     schedule_policy: SchedulePolicy
+    jump_forward: bool
     seed: int
 
     @property
@@ -53,6 +54,7 @@ def resolve_config(
     page_size: int,
     enable_prefix_caching: bool,
     schedule_policy: str,
+    jump_forward: bool,
     seed: int,
 ) -> EngineConfig:
     """Check the settings and work out the pool's size.
@@ -72,6 +74,10 @@ def resolve_config(
             raise InvalidRequest(
                 f"{name} must be a whole number from {low} to {high}, not {value!r}", field=name
             )
+    if not isinstance(jump_forward, bool):
+        raise InvalidRequest(
+            f"jump_forward must be true or false, not {jump_forward!r}", field="jump_forward"
+        )
     if schedule_policy not in get_args(SchedulePolicy):
         names = " or ".join(get_args(SchedulePolicy))
         raise InvalidRequest(
@@ -108,6 +114,7 @@ def resolve_config(
         page_size=page_size,
         enable_prefix_caching=enable_prefix_caching,
         schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
+        jump_forward=jump_forward,
         seed=seed,
     )
 

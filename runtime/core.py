@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from treille.radix.cache import PrefixCache
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
-from treille.runtime.grammar import Grammar
-from treille.runtime.group import Group, SampleGroup, ScoreGroup
+from treille.runtime.forced import JumpForward
+from treille.runtime.group import Group, SampleGroup, ScoreGroup, Start
+from treille.runtime.matching import Mask, TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
 from treille.runtime.runner import ModelRunner
@@ -27,6 +29,7 @@ from treille.runtime.types import Event, Request, ScoreRequest
 
 # Samples of one request draw from streams of their own: seeds this far apart do not meet by counting.
 SEED_STRIDE = 0x9E3779B97F4A7C15
+RETRY_STRIDE = 0xD1342543DE82EF95
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Counters:
     steps: int = 0
     computed_tokens: int = 0
     sampled_tokens: int = 0
+    forced_tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
@@ -54,7 +58,8 @@ class _Logits:
 class EngineCore:
     """Requests, the scheduler, the model runner and the sampler, tied together by `step()`."""
 
-    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+    def __init__(self, loaded: LoadedModel, config: EngineConfig, index: Callable[[], TokenIndex]) -> None:
+        """`index` gives the index of the tokenizer's tokens; it is asked for when a constraint wants it."""
         self.config = config
         self.counters = Counters()
         self._tokenizer = loaded.tokenizer
@@ -72,6 +77,7 @@ class EngineCore:
             page_size=config.page_size,
             max_positions=config.max_seq_len,
         )
+        self._jumps = JumpForward(loaded.tokenizer, index) if config.jump_forward else None
         self._groups: dict[str, Group] = {}
 
     @property
@@ -85,7 +91,7 @@ class EngineCore:
         request: Request | ScoreRequest,
         *,
         seed: int,
-        grammar: Grammar | None,
+        start: Start,
         put: Callable[[Event], None],
     ) -> None:
         """Take a checked request. Its events go to `put`, during `step` or `abort`, or at once."""
@@ -96,16 +102,17 @@ class EngineCore:
             group = SampleGroup(
                 request_id,
                 request,
-                grammar,
+                start,
                 put,
                 tokenizer=self._tokenizer,
+                jumps=self._jumps,
                 max_seq_len=self.config.max_seq_len,
             )
         self._groups[request_id] = group
         self.counters.requests += 1
         self.counters.prompt_tokens += len(request.prompt_ids)
         make = self._maker(request_id, seed)
-        num_cached = self.cache.lookup(request.prompt_ids)
+        num_cached = self.cache.lookup(request.prompt_ids[: len(request.prompt_ids) - start.num_taken])
         self.scheduler.add(group.open(make, num_cached=num_cached, share=self.config.enable_prefix_caching))
         self._settle(group)
 
@@ -138,7 +145,7 @@ class EngineCore:
             return
         logits_of = _rows(plan)
         try:
-            rows = [self._sample_row(chunk.seq) for chunk, _ in logits_of.sampled]
+            rows = self._sample_rows([chunk.seq for chunk, _ in logits_of.sampled])
             logits = self._runner.forward(plan)[:, : self._num_tokens]
             picked = self._sample(logits, logits_of, rows)
             scores = [_logprobs(chunk, logits[rows_of]) for chunk, rows_of in logits_of.scored]
@@ -183,7 +190,12 @@ class EngineCore:
             return
         self.counters.sampled_tokens += 1
         self.scheduler.append(seq, result.token_id)
-        if group.sampled(seq, result):
+        is_over = group.sampled(seq, result)
+        jump = None if is_over else group.find_jump(seq)
+        if jump is not None:
+            self.scheduler.replace(seq, jump.num_replaced, jump.token_ids)
+            is_over = group.jumped(seq, jump)
+        if is_over:
             self._leave(group, seq)
 
     def _leave(self, group: Group, seq: Sequence) -> None:
@@ -194,6 +206,7 @@ class EngineCore:
     def _settle(self, group: Group) -> None:
         if group.over and self._groups.pop(group.request_id, None) is not None:
             self.counters.cached_tokens += group.cached_tokens
+            self.counters.forced_tokens += group.num_forced
 
     def _fail(self, group: Group, error: Exception) -> None:
         for seq in group.live:
@@ -216,12 +229,15 @@ class EngineCore:
             return sample(logits, rows)
         return sample(logits[[row for _, row in logits_of.sampled]], rows)
 
-    def _sample_row(self, seq: Sequence) -> SampleRow:
+    def _sample_rows(self, seqs: list[Sequence]) -> list[SampleRow]:
+        matchers = [seq.matcher for seq in seqs if seq.matcher is not None]
+        masks = np.empty((len(matchers), -(-self._tokenizer.vocab_size // 32)), dtype=np.uint32)
+        fill_rows(matchers, masks)
+        filled = iter(masks)
+        return [self._sample_row(seq, None if seq.matcher is None else next(filled)) for seq in seqs]
+
+    def _sample_row(self, seq: Sequence, mask: Mask | None) -> SampleRow:
         params = seq.params
-        mask = None
-        if seq.matcher is not None:
-            mask = np.zeros(-(-self._tokenizer.vocab_size // 32), dtype=np.uint32)
-            seq.matcher.fill_mask(mask)
         banned: set[int] = set()
         if params.ignore_eos and mask is not None:  # a free text goes on after an end token, a grammar cannot
             banned.update(self._tokenizer.eos_ids)
@@ -231,7 +247,8 @@ class EngineCore:
             params=params,
             prompt_ids=seq.prompt_ids,
             output_ids=seq.output_ids,
-            seed=seq.seed,
+            # A place that was sampled, taken back and is sampled again must not draw the same number.
+            seed=(seq.seed + seq.num_taken_back * RETRY_STRIDE) % 2**64,
             mask=mask,
             banned=tuple(banned),
         )
@@ -244,7 +261,7 @@ class EngineCore:
             index: int = 0,
             continuation: tuple[int, ...] = (),
             params: SamplingParams | None = None,
-            grammar: Grammar | None = None,
+            matcher: TextMatcher | None = None,
         ) -> Sequence:
             return Sequence(
                 request_id=request_id,
@@ -254,11 +271,17 @@ class EngineCore:
                 continuation=continuation,
                 params=params or SamplingParams(),
                 seed=(seed + index * SEED_STRIDE) % 2**64,
-                matcher=None if grammar is None else grammar.matcher(),
+                matcher=matcher,
                 max_pages=self.config.max_pages,
             )
 
         return make
+
+
+def fill_rows(matchers: list[TextMatcher], rows: NDArray[np.uint32]) -> None:
+    """The masks of a step: row i, uint32 [words], is what matcher i allows next."""
+    for matcher, row in zip(matchers, rows, strict=True):
+        matcher.fill_mask(row)
 
 
 def _rows(plan: StepPlan) -> _Logits:

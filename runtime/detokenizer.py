@@ -30,7 +30,10 @@ class Detokenizer:
 
     def push(self, token_id: int) -> str:
         """The characters that this token completes; often one word, sometimes nothing."""
-        piece = self._piece(token_id)
+        return self.push_bytes(self._piece(token_id) or b"")
+
+    def push_bytes(self, piece: bytes) -> str:
+        """The same for bytes, such as those that a token adds to text that is known already."""
         if not piece:
             return ""
         if self._lent:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Condition, Thread
 from types import TracebackType
@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from treille.runtime.admission import RequestIds, check_request
+from treille.runtime.compiling import Compile, CompileKey, CompilePool, ConstraintCompiler, compile_keys
 from treille.runtime.config import resolve_config
 from treille.runtime.core import EngineCore
 from treille.runtime.errors import (
@@ -24,10 +25,12 @@ from treille.runtime.errors import (
     RequestError,
     TreilleError,
 )
-from treille.runtime.grammar import Grammar, Vocabulary, compile_constraint
+from treille.runtime.grammar import Grammar
+from treille.runtime.group import Start
+from treille.runtime.healing import Seam, take_back
+from treille.runtime.matching import TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.params import SamplingParams
-from treille.runtime.stops import check_stop_regex
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
@@ -43,8 +46,10 @@ class Engine:
     the device is fast at). `max_seq_len` limits prompt and output together, in tokens; `max_num_seqs` and
     `max_batched_tokens` limit one step; `max_queued` is how many requests may wait beyond those that run;
     `kv_memory` sizes the KV pool in bytes or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
-    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `seed` makes requests that
-    bring no seed of their own reproducible, in order of submission.
+    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `jump_forward` adds text that
+    a constraint leaves no choice about without sampling it (`forced.py` says what that keeps). `seed`
+    makes requests that bring no seed of their own reproducible, in order of submission. `compile` takes
+    the place of `compile_constraint`, for tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.
@@ -64,7 +69,9 @@ class Engine:
         page_size: int = 16,
         enable_prefix_caching: bool = True,
         schedule_policy: str = "lpm",
+        jump_forward: bool = True,
         seed: int = 0,
+        compile: Compile | None = None,
     ) -> None:
         where, precision = _device(device), _dtype(dtype)
         if isinstance(model, LoadedModel):
@@ -87,15 +94,18 @@ class Engine:
             page_size=page_size,
             enable_prefix_caching=enable_prefix_caching,
             schedule_policy=schedule_policy,
+            jump_forward=jump_forward,
             seed=seed,
         )
         self.model_name = loaded.name
         self.tokenizer = loaded.tokenizer
         self._num_tokens = loaded.config.vocab_size
-        self._core = EngineCore(loaded, self.config)
+        self._compiler = ConstraintCompiler(loaded.tokenizer, compile)
+        self._compiling: CompilePool[CompileKey, Grammar | TokenIndex | None] = CompilePool(
+            self._compiler, find=self._compiler.find
+        )
+        self._core = EngineCore(loaded, self.config, lambda: self._compiler.index)
         self._seeds = random.Random(seed)
-        self._vocab: Vocabulary | None = None
-        self._compilers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treille-compile")
         self._wake = Condition()  # guards everything below
         self._inbox: deque[Callable[[], None]] = deque()
         self._flushes: deque[Future[int]] = deque()
@@ -128,7 +138,11 @@ class Engine:
         return self._submit(request, limited=True)
 
     def abort(self, request_id: str) -> None:
-        """End a request within one step. Unknown, ended or aborted ones are left alone."""
+        """End a request within one step. Unknown, ended or aborted ones are left alone.
+
+        A compile that nobody else waits for is dropped, or told to stop.
+        """
+        self._compiling.cancel(request_id)
         with self._wake:
             if request_id in self._streams:
                 self._inbox.append(lambda: self._abort(request_id))
@@ -190,12 +204,14 @@ class Engine:
         return tuple(ids)
 
     def stats(self) -> dict[str, float]:
-        """Counters since the start, and gauges: sequences running and waiting, pages free and cached."""
+        """Counters since the start, and gauges: sequences running and waiting, requests whose constraint is
+        being compiled, pages free and cached."""
         core = self._core
         counters = {name: float(getattr(core.counters, name)) for name in core.counters.__slots__}
         return counters | {
             "running": core.scheduler.num_running,
             "waiting": core.scheduler.num_waiting,
+            "compiling": self._compiling.num_waiting,
             "unfinished_requests": len(self._streams),
             "pages": core.cache.num_pages,
             "free_pages": core.cache.num_free,
@@ -217,8 +233,9 @@ class Engine:
         with self._wake:
             self._closing = True
             self._wake.notify()
+        self._compiling.close(wait=False)
         self._thread.join()
-        self._compilers.shutdown(wait=True, cancel_futures=True)
+        self._compiling.close()
         atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
@@ -248,34 +265,50 @@ class Engine:
             stream = self._streams[request_id] = EventStream(request_id, self.abort)
             seed = request.params.seed if isinstance(request, Request) else 0
             seed = self._seeds.getrandbits(63) if seed is None else seed
-            if not isinstance(request, Request) or not request.params.needs_compile:
-                self._inbox.append(lambda: self._add(request_id, request, seed, None))
-                self._wake.notify()
+            keys = compile_keys(request.params) if isinstance(request, Request) else ()
+            if keys and isinstance(request, Request):
+                self._compiling.submit(request_id, keys, self._compiled(request_id, request, seed))
             else:
-                self._compilers.submit(self._compile, request_id, request, seed)
+                self._inbox.append(lambda: self._add(request_id, request, seed, Start()))
+                self._wake.notify()
         return stream
 
     def _expect_open(self) -> None:
         if self._closing or not self._thread.is_alive():
             raise EngineClosed("the engine is closed: make a new one")
 
-    def _compile(self, request_id: str, request: Request, seed: int) -> None:
-        """Compile a request's patterns on a worker, then queue it."""
-        if request_id not in self._streams:
-            return  # aborted while other requests' patterns were compiled
-        params, grammar = request.params, None
-        try:
-            if params.stop_regex is not None:
-                check_stop_regex(params.stop_regex)
-            if params.constraint is not None:
-                if self._vocab is None:
-                    self._vocab = Vocabulary.from_tokenizer(self.tokenizer)
-                grammar = compile_constraint(params.constraint, self._vocab)
-        except Exception as error:
-            failure = error if isinstance(error, RequestError) else _internal(error)
-            self._post(lambda: self._refuse(request_id, failure))
-            return
-        self._post(lambda: self._add(request_id, request, seed, grammar))
+    def _compiled(
+        self, request_id: str, request: Request, seed: int
+    ) -> Callable[[Mapping[CompileKey, Grammar | TokenIndex | None] | Exception], None]:
+        """What to do, on a worker or at once, when a request's patterns are compiled: queue it."""
+
+        def done(found: Mapping[CompileKey, Grammar | TokenIndex | None] | Exception) -> None:
+            try:
+                if isinstance(found, Exception):
+                    raise found
+                start = self._start(request, found)
+            except Exception as error:
+                failure = error if isinstance(error, RequestError) else _internal(error)
+                self._post(lambda: self._refuse(request_id, failure))
+            else:
+                self._post(lambda: self._add(request_id, request, seed, start))
+
+        return done
+
+    def _start(self, request: Request, found: Mapping[CompileKey, Grammar | TokenIndex | None]) -> Start:
+        """Where a request's samples begin."""
+        matcher: TextMatcher | None = None
+        for grammar in found.values():
+            if isinstance(grammar, Grammar):
+                matcher = grammar.matcher()
+        if not request.params.heal:
+            return Start(matcher)
+        count, taken = take_back(request.prompt_ids, self._compiler.index)
+        if not count:
+            return Start(matcher)
+        seam = Seam(taken, self._compiler.index, matcher)
+        seam.row(0)  # this can take a while: not in the engine's loop
+        return Start(seam.matcher(), count, len(taken))
 
     def _post(self, action: Callable[[], None]) -> None:
         with self._wake:
@@ -314,9 +347,7 @@ class Engine:
             action()
         return True
 
-    def _add(
-        self, request_id: str, request: Request | ScoreRequest, seed: int, grammar: Grammar | None
-    ) -> None:
+    def _add(self, request_id: str, request: Request | ScoreRequest, seed: int, start: Start) -> None:
         stream = self._streams.get(request_id)
         if stream is None:
             return  # aborted while its constraint was compiled
@@ -327,7 +358,7 @@ class Engine:
             stream.put(event)
 
         try:
-            self._core.add(request_id, request, seed=seed, grammar=grammar, put=put)
+            self._core.add(request_id, request, seed=seed, start=start, put=put)
         except RequestError as error:
             self._refuse(request_id, error)
 

@@ -11,6 +11,7 @@ TreilleError
 │       └── UnsupportedConstraint  it is well-formed and cannot be enforced exactly
 ├── GrammarError               a matcher was given a token that its grammar forbids
 ├── RequestAborted             a request was aborted before it had any answer
+├── CompileCancelled           nobody waits any more for what is being compiled
 ├── EngineOverloaded           the waiting queue is full; try again later
 └── EngineClosed               the engine was shut down, or its loop failed
 """
@@ -78,6 +79,10 @@ class GrammarError(TreilleError):
 
 class RequestAborted(TreilleError):
     """A request was aborted before it had any answer: a score, or one whose constraint was being compiled."""
+
+
+class CompileCancelled(TreilleError):
+    """A compile was told to stop since nobody waits for it any more. No request ends with this."""
 
 
 class EngineOverloaded(TreilleError):

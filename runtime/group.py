@@ -8,16 +8,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass
 from typing import Protocol
 
 from treille.runtime.errors import RequestAborted
-from treille.runtime.grammar import Grammar
+from treille.runtime.forced import Jump, JumpForward
+from treille.runtime.healing import released
+from treille.runtime.matching import TextMatcher
 from treille.runtime.output import SampleOutput
 from treille.runtime.params import SamplingParams
 from treille.runtime.sampling import Sampled
 from treille.runtime.sequence import Kind, Sequence
 from treille.runtime.tokenizer import Tokenizer
 from treille.runtime.types import Event, Failed, Finished, Request, Scored, ScoreRequest, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a request's samples begin: behind the prompt without its last `num_taken` tokens, whose
+    `num_healed` bytes the output begins with. `matcher` is the start of the text, None for free text."""
+
+    matcher: TextMatcher | None = None
+    num_taken: int = 0
+    num_healed: int = 0
 
 
 class MakeSequence(Protocol):
@@ -31,7 +45,7 @@ class MakeSequence(Protocol):
         index: int = 0,
         continuation: tuple[int, ...] = (),
         params: SamplingParams | None = None,
-        grammar: Grammar | None = None,
+        matcher: TextMatcher | None = None,
     ) -> Sequence: ...
 
 
@@ -42,6 +56,7 @@ class Group(ABC):
         self.request_id = request_id
         self.live: list[Sequence] = []
         self.over = False
+        self.num_forced = 0  # tokens that nobody sampled
         self._prompt_ids = prompt_ids
         self._put = put
         self._first: Sequence | None = None
@@ -115,23 +130,31 @@ class Group(ABC):
 
 
 class SampleGroup(Group):
-    """`params.n` samples of one prompt; with `max_tokens=0` only the prompt."""
+    """`params.n` samples of one prompt; with `max_tokens=0` only the prompt.
+
+    `start` says where they begin, `jumps` finds what their constraint forces (None: all is sampled).
+    """
 
     def __init__(
         self,
         request_id: str,
         request: Request,
-        grammar: Grammar | None,
+        start: Start,
         put: Callable[[Event], None],
         *,
         tokenizer: Tokenizer,
+        jumps: JumpForward | None,
         max_seq_len: int,
     ) -> None:
-        super().__init__(request_id, request.prompt_ids, put)
+        super().__init__(request_id, request.prompt_ids[: len(request.prompt_ids) - start.num_taken], put)
         self._params = request.params
-        self._grammar = grammar
+        self._num_prompt = len(request.prompt_ids)
+        self._matcher = start.matcher
         self._tokenizer = tokenizer
-        room = min(self._params.max_tokens, max_seq_len - len(request.prompt_ids))
+        # What the model thinks of a token is only known where it is asked for one.
+        self._jumps = jumps if self._params.logprobs is None else None
+        self._named = frozenset((*self._params.stop_token_ids, *self._params.logit_bias))
+        room = min(self._params.max_tokens, max_seq_len - len(self._prompt_ids))
         self._outputs = [
             SampleOutput(
                 request_id=request_id,
@@ -140,6 +163,7 @@ class SampleGroup(Group):
                 prompt_ids=request.prompt_ids,
                 tokenizer=tokenizer,
                 max_tokens=room,
+                num_healed=start.num_healed,
             )
             for index in range(self._num_branches())
         ]
@@ -154,8 +178,20 @@ class SampleGroup(Group):
             forced = text is not None and seq.matcher.forced_bytes(len(text)) == text
             seq.matcher.accept(sampled.token_id)
             complete = seq.matcher.must_stop() or seq.matcher.is_finished()
+            seq.matcher = released(seq.matcher)
         output = self._outputs[seq.index]
         self._put(output.push(sampled.token_id, sampled.logprob, forced=forced, complete=complete))
+        return output.finish_reason is not None
+
+    def find_jump(self, seq: Sequence) -> Jump | None:
+        """What the constraint forces next. Changes nothing."""
+        return self._find_jump(seq.matcher, seq.output_ids, self._outputs[seq.index].room)
+
+    def jumped(self, seq: Sequence, jump: Jump) -> bool:
+        """The sequence has the jump's tokens: send the event, and return whether the sample is over."""
+        seq.matcher = released(jump.matcher)
+        output = self._outputs[seq.index]
+        self._force(output, jump)
         return output.finish_reason is not None
 
     def abort(self) -> None:
@@ -174,10 +210,37 @@ class SampleGroup(Group):
         return len(self._prompt_ids) - (self._num_branches() > 1)
 
     def _branches(self, make: MakeSequence) -> list[Sequence]:
-        return [
-            make(Kind.SAMPLE, self._prompt_ids, index=index, params=self._params, grammar=self._grammar)
-            for index in range(self._num_branches())
-        ]
+        if not self._num_branches():
+            return []
+        # All samples begin alike: what is forced from the start is known before the prompt is computed.
+        jump = self._find_jump(self._matcher, (), self._outputs[0].room)
+        matcher = self._matcher if jump is None else released(jump.matcher)
+        found = []
+        for index, output in enumerate(self._outputs):
+            if jump is not None:
+                self._force(output, jump)
+            if output.finish_reason is None:
+                found.append(
+                    make(
+                        Kind.SAMPLE,
+                        self._prompt_ids,
+                        index=index,
+                        continuation=() if jump is None else jump.token_ids,
+                        params=self._params,
+                        matcher=None if matcher is None else matcher.copy(),
+                    )
+                )
+        return found
+
+    def _force(self, output: SampleOutput, jump: Jump) -> None:
+        event = output.force(jump)
+        self.num_forced += len(event.token_ids)
+        self._put(event)
+
+    def _find_jump(self, matcher: TextMatcher | None, output_ids: Ids[int], room: int) -> Jump | None:
+        if self._jumps is None or matcher is None:
+            return None
+        return self._jumps.find(output_ids, matcher, room=room, avoid=self._named)
 
     def _last(self) -> Event:
         counts = [len(output.token_ids) for output in self._outputs]
@@ -188,7 +251,7 @@ class SampleGroup(Group):
 
     def _usage(self, completion_tokens: int) -> Usage:
         return Usage(
-            prompt_tokens=len(self._prompt_ids),
+            prompt_tokens=self._num_prompt,
             cached_tokens=self.cached_tokens,
             completion_tokens=completion_tokens,
         )

@@ -19,7 +19,7 @@ MAX_BIASES = 4096
 MAX_CHOICES = 4096
 MAX_PATTERN = 65_536
 
-ConstraintKind = Literal["regex", "choices"]
+ConstraintKind = Literal["regex", "choices", "grammar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,15 @@ class SamplingParams:
     likeliest alternatives (`0`: the token's alone), taken from the model's own distribution before
     penalties, masks and temperature.
 
+    At most one of `regex`, `choices` and `grammar` (a Lark grammar) says what the text must look like.
+    What it leaves no choice about becomes tokens without being sampled (see `forced.py`), except where
+    `logprobs` asks for the model's opinion of each token; tokens that `stop_token_ids` or `logit_bias`
+    name are never added so.
+
+    `heal` takes the prompt's last tokens back if a longer token may begin among them, and writes them anew:
+    the text is as it would be, and a prompt may end in the middle of a token. Tokens that only write what
+    was taken back count as output tokens; they are not in the text.
+
     Raises `InvalidRequest`, naming the field, for every value out of range.
     """
 
@@ -67,6 +76,8 @@ class SamplingParams:
     ignore_eos: bool = False
     regex: str | None = None
     choices: tuple[str, ...] | None = None
+    grammar: str | None = None
+    heal: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -92,12 +103,9 @@ class SamplingParams:
             return Constraint("regex", self.regex)
         if self.choices is not None:
             return Constraint("choices", self.choices)
+        if self.grammar is not None:
+            return Constraint("grammar", self.grammar)
         return None
-
-    @property
-    def needs_compile(self) -> bool:
-        """Whether anything must be compiled before the request can run."""
-        return self.constraint is not None or self.stop_regex is not None
 
     def _check_counts(self) -> None:
         _integer("max_tokens", self.max_tokens, 0, MAX_TOKENS)
@@ -113,10 +121,9 @@ class SamplingParams:
             _integer("seed", self.seed, -(2**63), 2**63 - 1)
         if self.logprobs is not None:
             _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
-        if not isinstance(self.ignore_eos, bool):
-            raise InvalidRequest(
-                f"ignore_eos must be true or false, not {self.ignore_eos!r}", field="ignore_eos"
-            )
+        for name in ("ignore_eos", "heal"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRequest(f"{name} must be true or false, not {getattr(self, name)!r}", field=name)
 
     def _check_numbers(self) -> None:
         _number("temperature", self.temperature, 0.0, 100.0)
@@ -141,15 +148,19 @@ class SamplingParams:
             )
         for token_id in self.stop_token_ids:
             _integer("stop_token_ids", token_id, 0, 2**31 - 1)
-        for name, pattern in (("stop_regex", self.stop_regex), ("regex", self.regex)):
+        for name in ("stop_regex", "regex", "grammar"):
+            pattern = getattr(self, name)
             if pattern is not None:
                 _strings(name, (pattern,), 1, MAX_PATTERN)
         if self.choices is not None:
             if not self.choices:
                 raise InvalidRequest("choices must hold at least one string", field="choices")
             _strings("choices", self.choices, MAX_CHOICES, MAX_PATTERN)
-        if self.regex is not None and self.choices is not None:
-            raise InvalidRequest("regex and choices exclude each other: give one of them", field="regex")
+        given = [name for name in ("regex", "choices", "grammar") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidRequest(
+                f"{given[0]} and {given[1]} exclude each other: give one of them", field=given[0]
+            )
 
 
 def _listed(name: str, values: object) -> tuple[Any, ...]:

@@ -86,8 +86,8 @@ class _Draft:
 class Scheduler:
     """Owns every sequence that waits or runs, and its pages.
 
-    A step is `plan()`, then for each chunk `advance(chunk)` once it is computed, then `append` and
-    `finish` as the sampled tokens say. Between steps `add`, `abort` and `fail` may be called.
+    A step is `plan()`, then for each chunk `advance(chunk)` once it is computed, then `append`, `replace`
+    and `finish` as the sampled tokens say. Between steps `add`, `abort` and `fail` may be called.
     """
 
     def __init__(
@@ -144,7 +144,35 @@ class Scheduler:
 
     def append(self, seq: Sequence, token_id: int) -> None:
         """A token was sampled for a sequence that has no pending ones."""
-        seq.append(token_id)
+        seq.extend((token_id,))
+
+    def replace(self, seq: Sequence, num_replaced: int, token_ids: Iterable[int]) -> None:
+        """Tokens were forced, in place of a running sequence's last `num_replaced` ones."""
+        self.rewind(seq, len(seq.tokens) - num_replaced)
+        seq.extend(token_ids)
+
+    def rewind(self, seq: Sequence, num_tokens: int) -> None:
+        """Forget a running sequence's tokens past the first `num_tokens`, which hold its prompt, and what was
+        computed of them.
+
+        What the tree was given stays there: it is right for the tokens that it was given with. The sequence
+        lets go of it, back to a full page, and computes the rest of that page anew on one of its own.
+        """
+        lease = seq.lease
+        if lease is None or num_tokens >= lease.num_tokens:
+            seq.truncate(num_tokens)
+            borrowed = 0 if lease is None else len(lease.pages)
+            kept = max(self._pages(num_tokens) - borrowed, 0)
+            self._cache.free(seq.drop_owned(kept))
+            return
+        size, tokens = self._cache.page_size, seq.tokens[: lease.num_tokens]
+        seq.truncate(num_tokens)
+        # The old lease holds those pages while the new one takes them.
+        shorter = self._cache.acquire(tokens[: num_tokens // size * size])
+        owned = seq.drop_owned(0)
+        seq.shorten(shorter)
+        self._cache.release(lease, tokens, [])
+        self._cache.free(owned)
 
     def finish(self, seq: Sequence) -> None:
         """The sequence is over, in whatever state; what it computed stays cached. Twice is harmless."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treille.radix.cache import Lease
-from treille.runtime.grammar import Matcher
+from treille.runtime.matching import TextMatcher
 from treille.runtime.params import SamplingParams
 
 
@@ -32,12 +33,13 @@ class Status(Enum):
 class Sequence:
     """Known tokens, how many of them are computed, and the pages that hold those.
 
-    *Known* tokens were given or sampled; *computed* ones have their keys and values in the cache.
+    *Known* tokens were given, sampled or forced; *computed* ones have their keys and values in the cache.
     A step computes some of the difference. `page_row[:num_pages]` are the page ids in order: first
     those borrowed from the prefix tree through `lease`, then those owned.
 
     Only the scheduler calls the methods that change a sequence; each checks the state it starts from
-    and raises RuntimeError for a wrong one. `tokens` is `prompt_ids` and then `output_ids`.
+    and raises RuntimeError for a wrong one. `tokens` is `prompt_ids` and then `output_ids`;
+    `num_taken_back` counts the tokens that once were in it and were replaced.
     """
 
     __slots__ = (
@@ -49,6 +51,7 @@ class Sequence:
         "num_computed",
         "num_pages",
         "num_prompt",
+        "num_taken_back",
         "output_ids",
         "owned",
         "page_row",
@@ -71,7 +74,7 @@ class Sequence:
         continuation: tuple[int, ...] = (),
         params: SamplingParams,
         seed: int,
-        matcher: Matcher | None,
+        matcher: TextMatcher | None,
         max_pages: int,
     ) -> None:
         self.request_id = request_id
@@ -86,6 +89,7 @@ class Sequence:
         self.matcher = matcher
         self.status = Status.WAITING
         self.num_computed = 0
+        self.num_taken_back = 0
         self.cached_tokens: int | None = None
         self.passed_over = 0
         self.lease: Lease | None = None
@@ -155,11 +159,35 @@ class Sequence:
             raise RuntimeError(f"advanced by {count} of {self.pending} pending tokens")
         self.num_computed += count
 
-    def append(self, token_id: int) -> None:
-        """A token was sampled."""
+    def extend(self, token_ids: Iterable[int]) -> None:
+        """Tokens were sampled, or forced."""
         self._expect(Status.RUNNING)
-        self.tokens.append(token_id)
-        self.output_ids.append(token_id)
+        for token_id in token_ids:
+            self.tokens.append(token_id)
+            self.output_ids.append(token_id)
+
+    def truncate(self, num_tokens: int) -> None:
+        """Forget the known tokens past the first `num_tokens`, which may be computed."""
+        self._expect(Status.RUNNING)
+        if not self.num_prompt <= num_tokens <= len(self.tokens):
+            raise RuntimeError(f"cannot keep {num_tokens} tokens of {self.num_prompt} to {len(self.tokens)}")
+        self.num_taken_back += len(self.tokens) - num_tokens
+        del self.tokens[num_tokens:]
+        del self.output_ids[num_tokens - self.num_prompt :]
+        self.num_computed = min(self.num_computed, num_tokens)
+
+    def drop_owned(self, kept: int) -> list[int]:
+        """Hand back the owned pages past the first `kept`."""
+        self._expect(Status.RUNNING)
+        dropped = self.owned[kept:]
+        del self.owned[kept:]
+        self.num_pages -= len(dropped)
+        return dropped
+
+    def shorten(self, lease: Lease) -> None:
+        """Go on from a shorter lease, without pages of its own."""
+        self.relink(lease, [])
+        self.num_computed = lease.num_tokens
 
     def leave(self, status: Status) -> tuple[Lease, list[int]]:
         """Running to waiting (preempted) or finished: hand back the lease and the owned pages."""

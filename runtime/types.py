@@ -72,7 +72,9 @@ class TokenEvent:
 
     `text` may be empty while it could still be part of a character or of a stop string; the texts of
     all events of a sample add up to its completion's text. `forced` says that the constraint left no
-    other way to go on. The last event of a sample carries its `finish_reason`.
+    other way to go on; an event has several tokens only if they were forced. `token_ids` replace the
+    sample's last `num_replaced` tokens: the tokenizer spells their text otherwise with the forced text
+    behind it. The last event of a sample carries its `finish_reason`.
     """
 
     request_id: str
@@ -81,6 +83,7 @@ class TokenEvent:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
     forced: bool = False
+    num_replaced: int = 0
     finish_reason: FinishReason | None = None
 
 

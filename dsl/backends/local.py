@@ -117,6 +117,7 @@ def _progress(event: TokenEvent) -> GenEvent:
         token_ids=event.token_ids,
         logprobs=None if logprobs is None else tuple(_logprob(entry) for entry in logprobs),
         forced=event.forced,
+        num_replaced=event.num_replaced,
         finish_reason=event.finish_reason,
     )
 

@@ -68,7 +68,7 @@ def test_the_error_shows_the_line() -> None:
 
 
 def test_unknown_keywords_do_not_exist() -> None:
-    for name in ("schema", "grammar", "best_of"):
+    for name in ("schema", "best_of"):
         with pytest.raises(TypeError, match=name):
             tr.gen("x", **{name: "y"})  # type: ignore[arg-type]
 

@@ -225,9 +225,12 @@ class TestConstraints:
         assert set(found) == {"sun", "sunset", "moon"}
 
     def test_forced_tokens_are_marked(self, make_engine) -> None:
-        engine, _ = make_engine()
-        *tokens, _ = engine.submit(request(regex="[ab]-xy-[ab]"))
-        assert [e.forced for e in tokens] == [False, True, True, True, True, False]
+        for jump_forward in (False, True):
+            engine, _ = make_engine(jump_forward=jump_forward)
+            *tokens, _ = engine.submit(request(regex="[ab]-xy-[ab]"))
+            sizes = [(len(e.token_ids), e.forced) for e in tokens]
+            middle = [(4, True)] if jump_forward else [(1, True)] * 4
+            assert sizes == [(1, False), *middle, (1, False)]
 
     @pytest.mark.parametrize("params", [{"min_tokens": 64}, {"ignore_eos": True}])
     @pytest.mark.parametrize("constraint", [{"choices": ("7",)}, {"regex": "7"}, {"choices": ("", "")}])

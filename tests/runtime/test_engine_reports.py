@@ -14,6 +14,8 @@ from treille.radix.errors import PageError
 from treille.runtime.config import resolve_config
 from treille.runtime.core import EngineCore
 from treille.runtime.errors import InvalidRequest
+from treille.runtime.group import Start
+from treille.runtime.matching import TokenIndex
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
 from treille.runtime.sequence import Sequence
@@ -76,7 +78,8 @@ class TestB28:
         return found
 
     def test_probabilities_count_the_end(self, make_engine) -> None:
-        engine, model = make_engine(words=self.WORDS)
+        # Jumping forward writes `sun` by its own token once there is an `s`: other ways are not taken.
+        engine, model = make_engine(words=self.WORDS, jump_forward=False)
         exact = self.exact(model, b"the ")
         assert sum(exact.values()) == pytest.approx(1.0)
         assert min(exact.values()) > 0.01
@@ -161,9 +164,10 @@ class Steps:
             kv_memory=40 * 4 * 64,
             enable_prefix_caching=True,
             schedule_policy="lpm",
+            jump_forward=True,
             **(fixed | settings),
         )
-        self.core = EngineCore(loaded, config)
+        self.core = EngineCore(loaded, config, lambda: TokenIndex(loaded.tokenizer.token_bytes))
         self.sequences: list[Sequence] = []
         self.ends: list[Event] = []
         add = self.core.scheduler.add
@@ -181,7 +185,7 @@ class Steps:
             name,
             Request(prompt_ids=tuple(prompt), params=SamplingParams(**({"temperature": 0} | params))),
             seed=0,
-            grammar=None,
+            start=Start(),
             put=self.ends.append,
         )
         self.check()
@@ -293,7 +297,7 @@ class TestB46:
         engine, _ = make_engine(model)
         neighbours = [engine.submit(Request(prompt_ids=(1, i), params=GREEDY)) for i in range(3)]
         *tokens, end = engine.submit(request(regex="ab[78]", temperature=temperature))
-        assert [event.text for event in tokens] == ["a", "b"]
+        assert "".join(event.text for event in tokens) == "ab"
         assert isinstance(end, Failed) and isinstance(end.error, InvalidRequest)
         for i, stream in enumerate(neighbours):
             *_, last = stream

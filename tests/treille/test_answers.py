@@ -108,6 +108,7 @@ def test_sampling_fields_reach_the_engine(serve_fake) -> None:
         "seed": -4,
         "min_tokens": 1,
         "ignore_eos": True,
+        "heal": True,
         "stop_regex": "x+",
         "choices": ["a", "b"],
     }

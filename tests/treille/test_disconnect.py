@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
 
 import pytest
 from oracles.history_model import HistoryModel, idle, request
 
-from treille.runtime import engine as engine_module
+from treille.runtime.errors import CompileCancelled
+from treille.runtime.grammar import compile_constraint
 
 LONG = 100_000
 
@@ -165,33 +165,35 @@ class TestB38:
         assert stats["computed_tokens"] < 1000 and stats["sampled_tokens"] == 0
         self.freed(engine, live)
 
-    def test_while_its_pattern_is_compiled(self, serve_history, stream: bool, monkeypatch) -> None:
-        """One pattern that is being compiled and one that waits for it: both clients leave."""
-        go_on, compiled = threading.Event(), []
-        compile_constraint = engine_module.compile_constraint
+    def test_while_its_pattern_is_compiled(self, serve_history, stream: bool) -> None:
+        """Its client leaves: the compile is told to stop, and later ones are not held up."""
+        begun: list[str] = []
+        ended: list[str] = []
 
-        def slowly(constraint, vocab):
-            compiled.append(constraint.source)
-            assert go_on.wait(20)
+        def compile_slowly(constraint, vocab, *, cancelled):
+            begun.append(constraint.source)
+            while constraint.source != "7" and not cancelled():
+                time.sleep(0.001)
+            ended.append(constraint.source)
+            if cancelled():
+                raise CompileCancelled
             return compile_constraint(constraint, vocab)
 
-        monkeypatch.setattr(engine_module, "compile_constraint", slowly)
-        engine, live = serve_history(Slow(), max_num_seqs=1, max_queued=2)
-        try:
-            for number, pattern in enumerate(("one+", "two+")):
-                body = {**self.BODY, "regex": pattern, "stream": stream}
-                connection = connect(live.port, "completions", body)
-                wait_until(lambda: engine.stats()["unfinished_requests"] == 1)
-                wait_until(lambda: compiled == ["one+"])
-                assert self.leave(connection, engine) == 0, number
-            self.freed(engine, live)  # without waiting for the patterns
-        finally:
-            go_on.set()
+        engine, live = serve_history(Slow(), max_num_seqs=1, max_queued=2, compile=compile_slowly)
+        for number, pattern in enumerate(("one+", "two+")):
+            body = {**self.BODY, "regex": pattern, "stream": stream}
+            connection = connect(live.port, "completions", body)
+            wait_until(lambda: begun[number:] == [pattern])  # noqa: B023
+            assert engine.stats()["compiling"] == 1
+            assert self.leave(connection, engine) == 0
+            assert engine.stats()["compiling"] == 0
+            wait_until(lambda: ended == begun)
+        self.freed(engine, live)
         with live.client() as client:
             extra = {"regex": "7"}
             answer = client.completions.create(model="history", prompt="x", extra_body=extra)
         assert answer.choices[0].text == "7"
-        assert compiled == ["one+", "7"]  # nobody waits for the second any more
+        assert begun == ["one+", "two+", "7"]
 
 
 def test_aborting_again_is_harmless(serve_history) -> None:

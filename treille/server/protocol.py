@@ -164,6 +164,8 @@ class GenerationBody(_Strict):
     stop_regex: Text | None = None
     regex: Text | None = None
     choices: Annotated[list[Text], Field(max_length=MAX_CHOICES)] | None = None
+    grammar: Text | None = None
+    heal: bool | None = None
 
     @model_validator(mode="after")
     def _check_stream(self) -> GenerationBody:
@@ -200,6 +202,8 @@ class GenerationBody(_Strict):
             "ignore_eos",
             "regex",
             "choices",
+            "grammar",
+            "heal",
         )
         given: dict[str, Any] = {name: value for name in passed if (value := getattr(self, name)) is not None}
         if self.logit_bias is not None:
