@@ -59,15 +59,22 @@ def category(letter: str, *, ascii_only: bool) -> Ranges:
     r"""The set of `\d`, `\w` or `\s`, or of its negation in upper case, as this Python's `re` has it."""
     if letter.isupper():
         return complement(category(letter.lower(), ascii_only=ascii_only))
-    runs = re.finditer(rf"\{letter}+", all_characters(), re.ASCII if ascii_only else 0)
+    runs = re.finditer(rf"\{letter}+", _first_planes(), re.ASCII if ascii_only else 0)
     return make_set((run.start(), run.end() - 1) for run in runs)
 
 
+def all_characters(end: int = MAX_CODE_POINT + 1) -> str:
+    """Every code point below `end` in order, the surrogates too."""
+    return np.arange(end, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
 @cache
-def all_characters() -> str:
-    """Every code point in order, the surrogates too."""
-    codes = np.arange(MAX_CODE_POINT + 1, dtype="<u4")
-    return codes.tobytes().decode("utf-32-le", "surrogatepass")
+def _first_planes() -> str:
+    """The planes that have letters, digits and spaces: behind them are tags, selectors and private use.
+
+    That is a quarter of all code points, and looking at them is most of what a first compilation takes.
+    """
+    return all_characters(0x40000)
 
 
 def ignore_case(ranges: Ranges, *, ascii_only: bool) -> Ranges:
@@ -100,7 +107,7 @@ def _case_classes() -> CaseClasses:
     equal when their upper case is the same (so do the long s and s, or the two ligatures of "st").
     """
     by_upper: dict[str, list[int]] = {}
-    text = all_characters()
+    text = _first_planes()
     for start in range(0, len(text), 256):
         block = text[start : start + 256]
         if block.lower() == block and block.upper() == block:

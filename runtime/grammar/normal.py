@@ -207,16 +207,10 @@ def _repeat(body: Tree, low: int, high: int | None, *, lazy: bool = False) -> Tr
 
 def _sequence(old: Tree, parts: list[Tree]) -> Tree:
     """The normal parts one after the other; `old` itself where that is what it is."""
-    if any(isinstance(part, Sequence) or part == NOTHING for part in parts):
-        flat: list[Tree] = []
-        for part in parts:
-            if isinstance(part, Sequence):
-                flat.extend(part.parts)
-            elif part == NOTHING:
-                return NOTHING
-            else:
-                flat.append(part)
-        parts = flat
+    for part in parts:
+        kind = type(part)
+        if kind is Sequence or (kind is Choice and part == NOTHING):
+            return _flat_sequence(parts)
     if len(parts) == 1:
         return parts[0]
     if isinstance(old, Sequence) and _are_same(parts, old.parts):
@@ -224,8 +218,43 @@ def _sequence(old: Tree, parts: list[Tree]) -> Tree:
     return Sequence(tuple(parts)) if parts else EMPTY_TEXT
 
 
+def _flat_sequence(parts: list[Tree]) -> Tree:
+    flat: list[Tree] = []
+    for part in parts:
+        if isinstance(part, Sequence):
+            flat.extend(part.parts)
+        elif part == NOTHING:
+            return NOTHING
+        else:
+            flat.append(part)
+    if len(flat) == 1:
+        return flat[0]
+    return Sequence(tuple(flat)) if flat else EMPTY_TEXT
+
+
 def _choice(old: Tree, options: list[Tree]) -> Tree:
     """One of the normal options; `old` itself where that is what it is."""
+    num_single = num_empty = 0
+    nested = False
+    for option in options:
+        kind = type(option)
+        if kind is Chars:
+            num_single += 1
+        elif kind is Choice:
+            nested = True
+        elif kind is Sequence and option == EMPTY_TEXT:
+            num_empty += 1
+    if nested or num_single > 1 or num_empty > 1:
+        options = _flat_options(options)
+    if len(options) == 1:
+        return options[0]
+    if isinstance(old, Choice) and _are_same(options, old.options):
+        return old
+    return Choice(tuple(options)) if options else NOTHING
+
+
+def _flat_options(options: list[Tree]) -> list[Tree]:
+    """The options without choices among them, with no more than one of one character and one empty."""
     flat: list[Tree] = []
     single: list[Chars] = []
     has_empty = False
@@ -233,21 +262,26 @@ def _choice(old: Tree, options: list[Tree]) -> Tree:
         for one in option.options if isinstance(option, Choice) else (option,):
             if isinstance(one, Chars):
                 single.append(one)
-            if (not isinstance(one, Chars) or len(single) == 1) and not (one == EMPTY_TEXT and has_empty):
-                flat.append(one)
-            has_empty = has_empty or one == EMPTY_TEXT
+                if len(single) > 1:
+                    continue
+            elif one == EMPTY_TEXT:
+                if has_empty:
+                    continue
+                has_empty = True
+            flat.append(one)
     if len(single) > 1:
-        merged = Chars(charset.union(*(one.ranges for one in single)))
+        merged = Chars(charset.union(*[one.ranges for one in single]))
         flat = [merged if one is single[0] else one for one in flat]
-    if len(flat) == 1:
-        return flat[0]
-    if isinstance(old, Choice) and _are_same(flat, old.options):
-        return old
-    return Choice(tuple(flat)) if flat else NOTHING
+    return flat
 
 
 def _are_same(found: list[Tree], old: tuple[Tree, ...]) -> bool:
-    return len(found) == len(old) and all(one is other for one, other in zip(found, old, strict=True))
+    if len(found) != len(old):
+        return False
+    for one, other in zip(found, old, strict=True):  # noqa: SIM110 - a loop takes half the time
+        if one is not other:
+            return False
+    return True
 
 
 def _too_large() -> UnsupportedConstraint:

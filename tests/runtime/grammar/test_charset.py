@@ -109,3 +109,9 @@ def test_edges() -> None:
     assert charset.complement(()) == charset.SCALARS
     assert charset.make_set([(0xD800, 0xDFFF)]) == ()
     assert charset.make_set([(0xD000, 0xE001)]) == ((0xD000, 0xD7FF), (0xE000, 0xE001))
+
+
+def test_later_planes_have_nothing_that_a_category_or_case_needs() -> None:
+    later = charset.all_characters()[0x40000:]
+    assert re.search(r"[\d\s\w]", later) is None
+    assert later.lower() == later.upper() == later
