@@ -7,10 +7,15 @@ from functools import lru_cache
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar import charset
 from treille.runtime.grammar.charset import Ranges
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.tree import ANY, EMPTY_TEXT, Chars, Choice, Look, Sequence, Tree
 
 MAX_NESTING = 64
 """Groups inside of groups. Every later stage recurses over the tree, with a few frames for each."""
+
+MAX_RANGES = 1_000_000
+"""Ranges of characters that the classes of a pattern may have in all; each takes some 100 bytes."""
+_FEW_RANGES = 32
 
 _NEWLINE = Chars(charset.NEWLINE)
 _NOT_NEWLINE = Chars(charset.complement(charset.NEWLINE))
@@ -41,6 +46,25 @@ def no_word_boundary(words: Ranges, *, in_empty_text: bool) -> Tree:
         something = Choice((Look(ANY, behind=True, negated=False), Look(ANY, behind=False, negated=False)))
         neither = (*neither, something)
     return Choice((Sequence((before, after)), Sequence(neither)))
+
+
+class ClassLimit:
+    """Keeps the classes of one pattern within the time of a budget and within memory."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._num_ranges = 0
+        self._seen: set[int] = set()  # the ids of classes, which live in the tree or in a cache
+
+    def checked(self, chars: Chars) -> Chars:
+        """The class itself; raises `UnsupportedConstraint` if it is one too many."""
+        self._budget.check_time()
+        if len(chars.ranges) > _FEW_RANGES and id(chars) not in self._seen:
+            self._seen.add(id(chars))
+            self._num_ranges += len(chars.ranges)
+            if self._num_ranges > MAX_RANGES:
+                raise self._budget.exceeded("its classes have too many ranges of characters")
+        return chars
 
 
 @lru_cache(maxsize=1024)

@@ -5,10 +5,10 @@ All of Pattern[+U, +N] (https://tc39.es/ecma262/#sec-patterns): sets as `\d \w \
 text. Refused: back-references, modifiers as in `(?i:...)`, what looks ahead inside of a look-behind, and
 properties that `unicode_sets` does not have.
 
-Schemas are written for engines without the u flag too. What it forbids and they all read in one way is taken
-(Annex B): a `\` before a sign that is no ASCII letter or digit means the sign; `{`, `}` and `]` are themselves
-where they begin or end nothing; a `-` next to a set in a class, as in `[\w-.]`, is itself. A group name may
-come twice.
+Schemas are written for engines without the u flag too. What it forbids and they all read in one way is
+taken (Annex B): a `\` before a sign that is no ASCII letter or digit means the sign; `{`, `}` and `]` are
+themselves where they begin or end nothing; a `-` next to a set in a class, as in `[\w-.]`, is itself. A group
+name may come twice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from functools import lru_cache
 from treille.runtime.errors import ConstraintError, InvalidConstraint, UnsupportedConstraint
 from treille.runtime.grammar import charset, unicode_sets
 from treille.runtime.grammar.charset import Ranges
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.parse_common import (
     BEGIN,
     END,
     MAX_NESTING,
+    ClassLimit,
     in_sequence,
     no_word_boundary,
     one_char,
@@ -56,15 +58,16 @@ _NAME_ESCAPE = re.compile(rf"\\u(?:\{{({_HEX}{{1,6}})\}}|({_HEX}{{4}}))")
 _SPECIAL = frozenset("^$\\.*+?()[{|")
 
 
-def parse_ecma(pattern: str) -> Tree:
+def parse_ecma(pattern: str, *, budget: Budget | None = None) -> Tree:
     """The tree of a pattern itself: what it matches, not where.
 
     Raises `InvalidConstraint` (with the offset) for what is no pattern, and `UnsupportedConstraint` (with
-    construct and offset) for what is refused, and past 64 nested groups.
+    construct and offset) for what is refused, past 64 nested groups, and past the budget's time or the memory
+    that its classes may take.
     """
     if not isinstance(pattern, str):
         raise InvalidConstraint("a pattern is a string")
-    parser = _Parser(pattern)
+    parser = _Parser(pattern, ClassLimit(budget or Budget("regex")))
     try:
         tree = parser.disjunction(0, behind=False)
     except RecursionError:
@@ -106,8 +109,9 @@ def _without_anchors(tree: Tree) -> tuple[tuple[Tree, ...], bool, bool]:
 class _Parser:
     """One reading of a pattern from left to right; `at` is where it stands."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, limit: ClassLimit) -> None:
         self.pattern = pattern
+        self._limit = limit
         self.at = 0
 
     def disjunction(self, depth: int, *, behind: bool) -> Tree:
@@ -212,7 +216,7 @@ class _Parser:
             raise InvalidConstraint("unterminated character set", offset=self.at)
         start, self.at = self.at, found.end()
         try:
-            return _class_of(found[0])
+            return self._limit.checked(_class_of(found[0]))
         except _ClassError as error:
             raise error.at(start) from None
 
@@ -234,7 +238,7 @@ class _Parser:
             found, self.at = _escaped(pattern, at)
         except _ClassError as error:
             raise error.at(0) from None
-        return one_char(found) if isinstance(found, int) else Chars(found)
+        return one_char(found) if isinstance(found, int) else self._limit.checked(_chars(found))
 
     def _reference(self) -> ConstraintError:
         """What is wrong with a back-reference: it is none, or it is one."""
@@ -296,7 +300,17 @@ def _property(text: str, at: int) -> tuple[Ranges, int]:
     ranges = unicode_sets.unicode_property(found[2])
     if ranges is None:
         raise _ClassError("this property is not known", at, f"\\{found[1]}{{{found[2]}}}")
-    return charset.complement(ranges) if found[1] == "P" else ranges, found.end()
+    return _complement(ranges) if found[1] == "P" else ranges, found.end()
+
+
+@lru_cache(maxsize=128)
+def _complement(ranges: Ranges) -> Ranges:
+    return charset.complement(ranges)
+
+
+@lru_cache(maxsize=128)
+def _chars(ranges: Ranges) -> Chars:
+    return Chars(ranges)
 
 
 @lru_cache(maxsize=256)

@@ -21,8 +21,9 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
+from treille.runtime.errors import ConstraintError, InvalidConstraint, UnsupportedConstraint
 from treille.runtime.grammar import charset
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.parse_common import (
     BEGIN,
     BEGIN_LINE,
@@ -30,6 +31,7 @@ from treille.runtime.grammar.parse_common import (
     END_LINE,
     END_OR_LAST_NEWLINE,
     MAX_NESTING,
+    ClassLimit,
     in_sequence,
     no_word_boundary,
     too_deep,
@@ -64,23 +66,27 @@ _REASONS = {
 }
 
 
-def parse_python(pattern: str, flags: int = 0) -> Tree:
+def parse_python(pattern: str, flags: int = 0, *, budget: Budget | None = None) -> Tree:
     """The tree of a pattern as `re` reads it with these flags.
 
     Raises `InvalidConstraint` (with the offset) for what `re` does not compile, and
-    `UnsupportedConstraint` (with construct and offset) for what is refused, and past 64 nested groups.
+    `UnsupportedConstraint` (with construct and offset) for what is refused, past 64 nested groups, and past
+    the budget's time or the memory that its classes may take.
     """
     if not isinstance(pattern, str):
         raise InvalidConstraint("a pattern is a string")
+    limit = ClassLimit(budget or Budget("regex"))
     flags = int(flags & _KNOWN_FLAGS)
     verbose = bool(flags & re.VERBOSE)
     if pattern.count("(") > MAX_NESTING and nesting(pattern, verbose=verbose) > MAX_NESTING:
         raise too_deep()
     try:
         parsed = _parsed_by_re(pattern, flags)
-        return _sequence(parsed, int(parsed.state.flags), behind=False)
+        return _Reader(limit).sequence(parsed, int(parsed.state.flags), behind=False)
     except re.error as error:
         raise InvalidConstraint(error.msg, offset=error.pos) from None
+    except ConstraintError:  # a ValueError, too
+        raise
     except (OverflowError, ValueError) as error:
         raise InvalidConstraint(str(error)) from None
     except RecursionError:
@@ -110,63 +116,72 @@ def _refusal(pattern: str, *, verbose: bool) -> UnsupportedConstraint:
     return UnsupportedConstraint(found.keyword, f"offset {found.offset}", reason)
 
 
-def _sequence(items: Iterable[tuple[Any, Any]], flags: int, *, behind: bool) -> Tree:
-    """The tree of what `re` has as a list of operations, under these flags."""
-    parts: list[Tree] = []
-    plain = flags & (_IGNORE_CASE | _ASCII)
-    for op, value in items:
-        if op is ops.LITERAL:
-            parts.append(_literal(value, plain))
-        elif op is ops.IN:
-            parts.append(_class(value, plain))
-        elif op is ops.MAX_REPEAT or op is ops.MIN_REPEAT:
-            low, high, body = value
-            tree = _sequence(body, flags, behind=behind)
-            bound = None if high is ops.MAXREPEAT else int(high)
-            parts.append(Repeat(tree, int(low), bound, op is ops.MIN_REPEAT))
-        elif op is ops.SUBPATTERN:
-            _, added, removed, body = value
-            inner = ((flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags) | added) & ~removed
-            parts.append(_sequence(body, inner, behind=behind))
-        elif op is ops.BRANCH:
-            parts.append(Choice(tuple([_sequence(one, flags, behind=behind) for one in value[1]])))
-        elif op is ops.ANY:
-            parts.append(ANY if flags & _DOTALL else _NOT_NEWLINE)
-        elif op is ops.AT:
-            parts.append(_anchor(value, flags & (_MULTILINE | _ASCII), behind=behind))
-        elif op is ops.NOT_LITERAL:
-            parts.append(_not_literal(value, plain))
-        elif op is ops.ASSERT or op is ops.ASSERT_NOT:
-            parts.append(_look(value, flags, negated=op is ops.ASSERT_NOT, behind=behind))
-        else:
-            raise _Refused
-    return in_sequence(parts)
+class _Reader:
+    """Turns what `re` has of one pattern into our tree."""
 
+    def __init__(self, limit: ClassLimit) -> None:
+        self._limit = limit
 
-def _look(value: tuple[int, Any], flags: int, *, negated: bool, behind: bool) -> Tree:
-    direction, body = value
-    if direction > 0:
+    def sequence(self, items: Iterable[tuple[Any, Any]], flags: int, *, behind: bool) -> Tree:
+        """The tree of what `re` has as a list of operations, under these flags."""
+        parts: list[Tree] = []
+        plain = flags & (_IGNORE_CASE | _ASCII)
+        for op, value in items:
+            if op is ops.LITERAL:
+                parts.append(_literal(value, plain))
+            elif op is ops.IN:
+                parts.append(self._class(value, plain))
+            elif op is ops.MAX_REPEAT or op is ops.MIN_REPEAT:
+                low, high, body = value
+                tree = self.sequence(body, flags, behind=behind)
+                bound = None if high is ops.MAXREPEAT else int(high)
+                parts.append(Repeat(tree, int(low), bound, op is ops.MIN_REPEAT))
+            elif op is ops.SUBPATTERN:
+                _, added, removed, body = value
+                inner = ((flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags) | added) & ~removed
+                parts.append(self.sequence(body, inner, behind=behind))
+            elif op is ops.BRANCH:
+                parts.append(Choice(tuple([self.sequence(one, flags, behind=behind) for one in value[1]])))
+            elif op is ops.ANY:
+                parts.append(ANY if flags & _DOTALL else _NOT_NEWLINE)
+            elif op is ops.AT:
+                parts.append(self._anchor(value, flags & (_MULTILINE | _ASCII), behind=behind))
+            elif op is ops.NOT_LITERAL:
+                parts.append(_not_literal(value, plain))
+            elif op is ops.ASSERT or op is ops.ASSERT_NOT:
+                parts.append(self._look(value, flags, negated=op is ops.ASSERT_NOT, behind=behind))
+            else:
+                raise _Refused
+        return in_sequence(parts)
+
+    def _look(self, value: tuple[int, Any], flags: int, *, negated: bool, behind: bool) -> Tree:
+        direction, body = value
+        if direction > 0:
+            if behind:
+                raise _Refused
+            return Look(self.sequence(body, flags, behind=False), behind=False, negated=negated)
+        shortest, longest = body.getwidth()
+        if shortest != longest:
+            raise re.error("look-behind requires fixed-width pattern")
+        return Look(self.sequence(body, flags, behind=True), behind=True, negated=negated)
+
+    def _anchor(self, value: Any, flags: int, *, behind: bool) -> Tree:
+        if value is ops.AT_BEGINNING:
+            return BEGIN_LINE if flags & _MULTILINE else BEGIN
+        if value is ops.AT_BEGINNING_STRING:
+            return BEGIN
         if behind:
             raise _Refused
-        return Look(_sequence(body, flags, behind=False), behind=False, negated=negated)
-    shortest, longest = body.getwidth()
-    if shortest != longest:
-        raise re.error("look-behind requires fixed-width pattern")
-    return Look(_sequence(body, flags, behind=True), behind=True, negated=negated)
+        if value is ops.AT_END:
+            return END_LINE if flags & _MULTILINE else END_OR_LAST_NEWLINE
+        if value is ops.AT_END_STRING:
+            return END
+        return _boundary(value is ops.AT_NON_BOUNDARY, bool(flags & _ASCII))
 
-
-def _anchor(value: Any, flags: int, *, behind: bool) -> Tree:
-    if value is ops.AT_BEGINNING:
-        return BEGIN_LINE if flags & _MULTILINE else BEGIN
-    if value is ops.AT_BEGINNING_STRING:
-        return BEGIN
-    if behind:
-        raise _Refused
-    if value is ops.AT_END:
-        return END_LINE if flags & _MULTILINE else END_OR_LAST_NEWLINE
-    if value is ops.AT_END_STRING:
-        return END
-    return _boundary(value is ops.AT_NON_BOUNDARY, bool(flags & _ASCII))
+    def _class(self, items: list[tuple[Any, Any]], flags: int) -> Chars:
+        if len(items) > _MAX_CACHED_ITEMS:
+            return self._limit.checked(_class_set(items, flags))
+        return self._limit.checked(_cached_class(tuple(items), flags))
 
 
 @cache
@@ -186,12 +201,6 @@ def _literal(code: int, flags: int) -> Chars:
 @lru_cache(maxsize=256)
 def _not_literal(code: int, flags: int) -> Chars:
     return Chars(charset.complement(_literal(code, flags).ranges))
-
-
-def _class(items: list[tuple[Any, Any]], flags: int) -> Chars:
-    if len(items) > _MAX_CACHED_ITEMS:
-        return _class_set(items, flags)
-    return _cached_class(tuple(items), flags)
 
 
 @lru_cache(maxsize=256)

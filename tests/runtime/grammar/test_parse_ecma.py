@@ -266,6 +266,14 @@ def test_long_patterns_take_linear_time() -> None:
     assert time.thread_time() - start < 5
 
 
+def test_classes_are_limited() -> None:
+    start = time.thread_time()
+    with pytest.raises(UnsupportedConstraint, match=r"longer than the limit|too many ranges"):
+        parse_ecma("".join(f"[\\P{{Ll}}{chr(0x3000 + n)}]" for n in range(6000)))
+    assert time.thread_time() - start < 4
+    parse_ecma("\\p{L}[\\P{Lu}]" * 3000)
+
+
 def test_general_categories_are_those_of_unicodedata() -> None:
     whole: list[tuple[int, int]] = []
     for name in sorted({unicodedata.category(chr(code)) for code in range(0xE001)}):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import time
 import warnings
 
 import pytest
@@ -210,6 +211,21 @@ def test_no_warning_and_no_other_types() -> None:
         parse_python("a", re.LOCALE)
     with pytest.raises(InvalidConstraint, match="incompatible"):
         parse_python("a", re.ASCII | re.UNICODE)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?i)" + "".join(f"[\x00-{chr(0x3000 + n)}]" for n in range(6000)),
+        "".join(f"[\\w{chr(0x3000 + n)}]" for n in range(6000)),
+    ],
+)
+def test_classes_are_limited(pattern: str) -> None:
+    start = time.thread_time()
+    with pytest.raises(UnsupportedConstraint, match=r"longer than the limit|too many ranges"):
+        parse_python(pattern)
+    assert time.thread_time() - start < 4
+    parse_python("(?i)" + "[^a]\\w[é-ü]" * 3000)
 
 
 def test_threads_agree() -> None:
