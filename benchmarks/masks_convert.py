@@ -162,7 +162,7 @@ def spell_class(ranges: list[tuple[int, int]]) -> str:
 
 def _members(ranges: list[tuple[int, int]]) -> str:
     def spell(char: int) -> str:
-        return _escape(char, r"\[]^-&~")
+        return _escape(char, r"\[]^-")
 
     return "".join(
         spell(low) if low == high else spell(low) + ("" if high == low + 1 else "-") + spell(high)
