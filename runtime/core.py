@@ -113,7 +113,12 @@ class EngineCore:
         self.counters.prompt_tokens += len(request.prompt_ids)
         make = self._maker(request_id, seed)
         num_cached = self.cache.lookup(request.prompt_ids[: len(request.prompt_ids) - start.num_taken])
-        self.scheduler.add(group.open(make, num_cached=num_cached, share=self.config.enable_prefix_caching))
+        try:
+            seqs = group.open(make, num_cached=num_cached, share=self.config.enable_prefix_caching)
+        except Exception as error:
+            self._fail(group, error)
+            return
+        self.scheduler.add(seqs)
         self._settle(group)
 
     def abort(self, request_id: str) -> bool:
@@ -178,7 +183,12 @@ class EngineCore:
     def _prefilled(self, seq: Sequence) -> None:
         group = self._groups[seq.request_id]
         self.scheduler.finish(seq)
-        self.scheduler.add(group.prefilled(seq, self._maker(seq.request_id, seq.seed)), front=True)
+        try:
+            branches = group.prefilled(seq, self._maker(seq.request_id, seq.seed))
+        except Exception as error:
+            self._fail(group, error)
+            return
+        self.scheduler.add(branches, front=True)
         self._settle(group)
 
     def _sampled(self, seq: Sequence, result: Sampled | Exception) -> None:
@@ -189,14 +199,24 @@ class EngineCore:
             self._fail(group, result)
             return
         self.counters.sampled_tokens += 1
-        self.scheduler.append(seq, result.token_id)
-        is_over = group.sampled(seq, result)
-        jump = None if is_over else group.find_jump(seq)
-        if jump is not None:
-            self.scheduler.replace(seq, jump.num_replaced, jump.token_ids)
-            is_over = group.jumped(seq, jump)
+        try:
+            is_over = self._go_on(group, seq, result)
+        except Exception as error:  # of the request's constraint or stop conditions
+            self._fail(group, error)
+            return
         if is_over:
             self._leave(group, seq)
+
+    def _go_on(self, group: SampleGroup, seq: Sequence, result: Sampled) -> bool:
+        """Add a sampled token and what its constraint forces behind it; whether the sample is over."""
+        self.scheduler.append(seq, result.token_id)
+        if group.sampled(seq, result):
+            return True
+        jump = group.find_jump(seq)
+        if jump is None:
+            return False
+        self.scheduler.replace(seq, jump.num_replaced, jump.token_ids)
+        return group.jumped(seq, jump)
 
     def _leave(self, group: Group, seq: Sequence) -> None:
         self.scheduler.finish(seq)
@@ -222,19 +242,30 @@ class EngineCore:
             if group is not None:
                 self._fail(group, error)
 
-    def _sample(self, logits: Tensor, logits_of: _Logits, rows: list[SampleRow]) -> list[Sampled | Exception]:
-        if not rows:
-            return []
-        if not logits_of.scored:
-            return sample(logits, rows)
-        return sample(logits[[row for _, row in logits_of.sampled]], rows)
+    def _sample(
+        self, logits: Tensor, logits_of: _Logits, rows: list[SampleRow | Exception]
+    ) -> list[Sampled | Exception]:
+        """A token, or what is wrong, for each row."""
+        good = [row for row in rows if isinstance(row, SampleRow)]
+        if not good:
+            return [row for row in rows if isinstance(row, Exception)]
+        if len(good) < len(logits):
+            places = [place for _, place in logits_of.sampled]
+            logits = logits[
+                [place for place, row in zip(places, rows, strict=True) if isinstance(row, SampleRow)]
+            ]
+        picked = iter(sample(logits, good))
+        return [row if isinstance(row, Exception) else next(picked) for row in rows]
 
-    def _sample_rows(self, seqs: list[Sequence]) -> list[SampleRow]:
+    def _sample_rows(self, seqs: list[Sequence]) -> list[SampleRow | Exception]:
         matchers = [seq.matcher for seq in seqs if seq.matcher is not None]
         masks = np.empty((len(matchers), -(-self._tokenizer.vocab_size // 32)), dtype=np.uint32)
-        fill_rows(matchers, masks)
-        filled = iter(masks)
-        return [self._sample_row(seq, None if seq.matcher is None else next(filled)) for seq in seqs]
+        filled = iter(zip(masks, fill_rows(matchers, masks), strict=True))
+        rows: list[SampleRow | Exception] = []
+        for seq in seqs:
+            mask, error = (None, None) if seq.matcher is None else next(filled)
+            rows.append(self._sample_row(seq, mask) if error is None else error)
+        return rows
 
     def _sample_row(self, seq: Sequence, mask: Mask | None) -> SampleRow:
         params = seq.params
@@ -278,10 +309,19 @@ class EngineCore:
         return make
 
 
-def fill_rows(matchers: list[TextMatcher], rows: NDArray[np.uint32]) -> None:
-    """The masks of a step: row i, uint32 [words], is what matcher i allows next."""
+def fill_rows(matchers: list[TextMatcher], rows: NDArray[np.uint32]) -> list[Exception | None]:
+    """The masks of a step: row i, uint32 [words], is what matcher i allows next.
+
+    What a matcher raises is returned in its place: it is its own request's fault and nobody else's.
+    """
+    errors: list[Exception | None] = []
     for matcher, row in zip(matchers, rows, strict=True):
-        matcher.fill_mask(row)
+        try:
+            matcher.fill_mask(row)
+            errors.append(None)
+        except Exception as error:
+            errors.append(error)
+    return errors
 
 
 def _rows(plan: StepPlan) -> _Logits:

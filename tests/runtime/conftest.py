@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from oracles.history_model import VOCAB, HistoryModel, Speaker, byte_tokenizer
+from oracles.history_model import HistoryModel, Speaker, byte_tokenizer
 
 from treille.runtime.engine import Engine
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.models.resolve import resolve_model
+from treille.runtime.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -28,10 +29,15 @@ def make_engine(request: pytest.FixtureRequest):
     """Makes engines on a HistoryModel and closes them at the end."""
 
     def make(
-        model: HistoryModel | None = None, *, words: Sequence[bytes] = (), **settings: object
+        model: HistoryModel | None = None,
+        *,
+        words: Sequence[bytes] = (),
+        tokenizer: Tokenizer | None = None,
+        **settings: object,
     ) -> tuple[Engine, HistoryModel]:
-        model = model or HistoryModel(num_tokens=VOCAB + len(words))
-        loaded = LoadedModel("history", model.config, model, byte_tokenizer(words=words), None)
+        tokenizer = tokenizer or byte_tokenizer(words=words)
+        model = model or HistoryModel(num_tokens=tokenizer.vocab_size)
+        loaded = LoadedModel("history", model.config, model, tokenizer, None)
         engine = Engine(loaded, **({"max_seq_len": 512, "page_size": 4, "kv_memory": 2**20} | settings))
         request.addfinalizer(engine.close)
         return engine, model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,7 +18,7 @@ WORDS = st.lists(st.integers(0, 1), min_size=1, max_size=30)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """Random requests, steps, aborts and failures on a pool that is too small for all of them."""
+    """Random requests, steps, aborts, failures and forced tokens on a pool that is too small for all."""
 
     @initialize(
         page_size=st.sampled_from([1, 3, 4]),
@@ -58,6 +59,11 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(prompts=st.lists(WORDS, min_size=1, max_size=3), kind=st.sampled_from([Kind.SAMPLE, Kind.PREFILL]))
     def add(self, prompts, kind) -> None:
         self.scheduler.add([self.make(kind, prompt[: self.limit]) for prompt in prompts])
+
+    @rule(prompt=WORDS, forced=WORDS)
+    def add_with_forced_tokens(self, prompt, forced) -> None:
+        room = self.limit - 1
+        self.scheduler.add([self.make(Kind.SAMPLE, prompt[:room], forced[: max(1, room - len(prompt))])])
 
     @rule(prompt=WORDS, rest=WORDS, front=st.booleans())
     def add_scored(self, prompt, rest, front) -> None:
@@ -133,6 +139,18 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.live.remove(seq)
         else:
             self.scheduler.append(seq, data.draw(st.integers(0, 1)))
+            if data.draw(st.booleans()):
+                self.jump(seq, data)
+
+    def jump(self, seq: Sequence, data) -> None:
+        """The end of the output is replaced by other tokens, as many as there is room for."""
+        num_replaced = data.draw(st.integers(0, len(seq.output_ids)))
+        kept = seq.tokens[: len(seq.tokens) - num_replaced].tolist()
+        forced = data.draw(WORDS)[: self.limit - len(kept)]
+        self.scheduler.replace(seq, num_replaced, forced)
+        assert seq.tokens.tolist() == [*kept, *forced]
+        assert seq.num_computed <= len(kept)
+        self.scheduler.check()
 
     @rule()
     def flush(self) -> None:
@@ -157,3 +175,82 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 TestScheduler = SchedulerMachine.TestCase
 TestScheduler.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class TestRewind:
+    """What is forgotten, kept and computed anew; pages of 4."""
+
+    def running(
+        self, prompt: int, output: int, *, cached: int = 0
+    ) -> tuple[Scheduler, PrefixCache, Sequence]:
+        cache = PrefixCache(20, 4)
+        scheduler = Scheduler(cache, max_num_seqs=4, max_batched_tokens=64)
+        for count in [cached, 0] if cached else [0]:  # the first sequence only fills the cache
+            seq = Sequence(
+                request_id=str(count),
+                index=0,
+                kind=Kind.PREFILL if count else Kind.SAMPLE,
+                prompt=tuple(range(count or prompt)),
+                continuation=() if count else tuple(range(prompt, prompt + output)),
+                params=SamplingParams(),
+                seed=0,
+                matcher=None,
+                max_pages=20,
+            )
+            scheduler.add([seq])
+            (chunk,) = scheduler.plan().chunks
+            scheduler.advance(chunk)
+            if count:
+                scheduler.finish(seq)
+        return scheduler, cache, seq
+
+    def test_own_pages_are_cut(self) -> None:
+        scheduler, cache, seq = self.running(6, 1)
+        scheduler.replace(seq, 0, range(7, 16))
+        (chunk,) = scheduler.plan().chunks
+        scheduler.advance(chunk)
+        assert seq.lease is not None and seq.lease.num_tokens == 4  # the rest is not in the tree yet
+        scheduler.rewind(seq, 12)
+        assert (len(seq.tokens), seq.num_computed, seq.num_pages) == (12, 12, 3)
+        scheduler.rewind(seq, 12)
+        assert (seq.num_taken_back, seq.num_pages) == (4, 3)
+        scheduler.check()
+        scheduler.finish(seq)
+        assert cache.lookup(range(16)) == 12
+
+    def test_pages_of_the_tree_are_let_go(self) -> None:
+        scheduler, cache, seq = self.running(6, 10)
+        assert seq.lease is not None and seq.lease.num_tokens == 16  # all were computed with the prompt
+        scheduler.rewind(seq, 10)
+        assert (len(seq.tokens), seq.num_computed, seq.num_pages) == (10, 8, 2)
+        assert cache.lookup(range(16)) == 16  # the tree keeps what is right
+        seq.extend([70, 71])
+        (chunk,) = scheduler.plan().chunks
+        assert (chunk.start, chunk.count, chunk.copy) == (8, 4, None)
+        scheduler.advance(chunk)
+        scheduler.check()
+        scheduler.finish(seq)
+        assert cache.lookup([*range(10), 70, 71]) == 12 and cache.lookup(range(16)) == 16
+
+    def test_pages_that_another_request_computed(self) -> None:
+        scheduler, cache, seq = self.running(6, 10, cached=16)
+        assert seq.cached_tokens == 15
+        scheduler.rewind(seq, 7)
+        assert (seq.num_computed, seq.num_pages) == (4, 1)
+        scheduler.check()
+        scheduler.finish(seq)
+        assert cache.lookup(range(16)) == 16
+
+    def test_the_prompt_stays(self) -> None:
+        scheduler, _, seq = self.running(6, 3)
+        with pytest.raises(RuntimeError, match="cannot keep"):
+            scheduler.rewind(seq, 5)
+        scheduler.rewind(seq, 6)
+        scheduler.check()
+        assert seq.output_ids == [] and seq.pending <= 2
+
+    def test_one_that_waits_cannot_be_rewound(self) -> None:
+        scheduler, _, seq = self.running(6, 3)
+        scheduler.finish(seq)
+        with pytest.raises(RuntimeError, match="finished"):
+            scheduler.rewind(seq, 7)
