@@ -266,11 +266,13 @@ class Engine:
             seed = request.params.seed if isinstance(request, Request) else 0
             seed = self._seeds.getrandbits(63) if seed is None else seed
             keys = compile_keys(request.params) if isinstance(request, Request) else ()
-            if keys and isinstance(request, Request):
-                self._compiling.submit(request_id, keys, self._compiled(request_id, request, seed))
-            else:
+            if not keys:
                 self._inbox.append(lambda: self._add(request_id, request, seed, Start()))
                 self._wake.notify()
+        if keys and isinstance(request, Request):  # without the lock: this may do some work at once
+            self._compiling.submit(request_id, keys, self._compiled(request_id, request, seed))
+            if request_id not in self._streams:  # aborted meanwhile
+                self._compiling.cancel(request_id)
         return stream
 
     def _expect_open(self) -> None:
@@ -324,6 +326,7 @@ class Engine:
         except BaseException as fault:
             error = EngineClosed(f"the engine's loop failed: {fault!r}")
             error.__cause__ = fault
+        self._compiling.close(wait=False)
         with self._wake:
             self._closing = True
             left = list(self._streams.values())

@@ -125,7 +125,15 @@ def answer(request: Request | ScoreRequest) -> list[Event]:
     logprobs = (RuntimeLogprob(5, -0.5, ((5, -0.5), (8, -1.5))),)
     events: list[Event] = [
         TokenEvent(request_id="r", index=0, text="su", token_ids=(5,), logprobs=logprobs),
-        TokenEvent(request_id="r", index=0, text="n", token_ids=(1,), forced=True, finish_reason="stop"),
+        TokenEvent(
+            request_id="r",
+            index=0,
+            text="n",
+            token_ids=(1,),
+            forced=True,
+            num_replaced=1,
+            finish_reason="stop",
+        ),
         Finished(request_id="r", completions=(done,), usage=USAGE),
     ]
     return events if request.params.max_tokens else events[2:]
@@ -206,7 +214,7 @@ async def test_generate() -> None:
     logprobs = (TokenLogprob(5, -0.5, ((5, -0.5), (8, -1.5))),)
     assert events == [
         GenEvent(text="su", token_ids=(5,), logprobs=logprobs),
-        GenEvent(text="n", token_ids=(1,), forced=True, finish_reason="stop"),
+        GenEvent(text="n", token_ids=(1,), forced=True, num_replaced=1, finish_reason="stop"),
         GenEvent(stop_reason="!"),
         GenEvent(usage=UsageCounts(prompt_tokens=5, cached_tokens=2, completion_tokens=3, num_requests=1)),
     ]
