@@ -77,18 +77,18 @@ class Inputs:
 
 @contextmanager
 def seconds(limit: float) -> Iterator[None]:
-    """Raises TimeoutError after a while: `re` backtracks without end on some patterns."""
+    """Raises TimeoutError after so much processor time: `re` backtracks without end on some patterns."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, limit)
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def gather(data: Path | None, most: int | None = None) -> Inputs:
