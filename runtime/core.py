@@ -17,6 +17,7 @@ from treille.radix.cache import PrefixCache
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
 from treille.runtime.forced import JumpForward
+from treille.runtime.grammar import Matcher
 from treille.runtime.group import Group, SampleGroup, ScoreGroup, Start
 from treille.runtime.matching import Mask, TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel
@@ -259,12 +260,11 @@ class EngineCore:
 
     def _sample_rows(self, seqs: list[Sequence]) -> list[SampleRow | Exception]:
         matchers = [seq.matcher for seq in seqs if seq.matcher is not None]
-        masks = np.empty((len(matchers), -(-self._tokenizer.vocab_size // 32)), dtype=np.uint32)
-        filled = iter(zip(masks, fill_rows(matchers, masks), strict=True))
+        masks = iter(step_masks(matchers, -(-self._tokenizer.vocab_size // 32)))
         rows: list[SampleRow | Exception] = []
         for seq in seqs:
-            mask, error = (None, None) if seq.matcher is None else next(filled)
-            rows.append(self._sample_row(seq, mask) if error is None else error)
+            mask = None if seq.matcher is None else next(masks)
+            rows.append(mask if isinstance(mask, Exception) else self._sample_row(seq, mask))
         return rows
 
     def _sample_row(self, seq: Sequence, mask: Mask | None) -> SampleRow:
@@ -309,18 +309,28 @@ class EngineCore:
         return make
 
 
-def fill_rows(matchers: list[TextMatcher], rows: NDArray[np.uint32]) -> list[Exception | None]:
-    """The masks of a step: row i, uint32 [words], is what matcher i allows next.
+def step_masks(matchers: list[TextMatcher], num_words: int) -> list[Mask | Exception]:
+    """What each matcher of a step allows next: uint32 [num_words].
 
-    What a matcher raises is returned in its place: it is its own request's fault and nobody else's.
+    What a matcher raises stands in its place: it is its own request's fault and nobody else's.
     """
-    errors: list[Exception | None] = []
-    for matcher, row in zip(matchers, rows, strict=True):
+    plain = [i for i, matcher in enumerate(matchers) if isinstance(matcher, Matcher)]
+    order = plain + [i for i, matcher in enumerate(matchers) if not isinstance(matcher, Matcher)]
+    rows: NDArray[np.uint32] = np.empty((len(matchers), num_words), dtype=np.uint32)
+    errors = _fill_each([matchers[i] for i in order], rows)
+    found: list[Mask | Exception] = [*rows]
+    for place, row, error in zip(order, rows, errors, strict=True):
+        found[place] = row if error is None else error
+    return found
+
+
+def _fill_each(matchers: list[TextMatcher], rows: NDArray[np.uint32]) -> list[Exception | None]:
+    errors: list[Exception | None] = [None] * len(matchers)
+    for number, (matcher, row) in enumerate(zip(matchers, rows, strict=True)):
         try:
             matcher.fill_mask(row)
-            errors.append(None)
         except Exception as error:
-            errors.append(error)
+            errors[number] = error
     return errors
 
 

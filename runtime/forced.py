@@ -24,6 +24,7 @@ as it takes for the tokens to be independent of where one begins to read.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
@@ -32,7 +33,7 @@ from treille.runtime.matching import TextMatcher, TokenIndex, accepts
 from treille.runtime.tokenizer import Tokenizer
 
 MAX_FORCED = 65_536  # bytes that are added at a time: what is left is forced a token later
-LOOKBACKS = (128, 1024)  # bytes of the output that are read again, and the second try
+LOOKBACKS = (48, 1024)  # bytes of the output that are read again, and the second try
 MAX_TAIL = 1024  # bytes of a long forced text that are read again to see where it ends
 ANCHOR = "\n"  # put before a text where the tokenizer would else begin it with a space of its own
 
@@ -196,6 +197,9 @@ class JumpForward:
 
     def _shared(self, cut: bytes, tokens: list[int], ends: list[int]) -> int:
         """How many of `tokens` are also those of `cut`, a beginning of their text."""
+        place = bisect_left(ends, len(cut))
+        if ends[place] == len(cut):
+            return place  # the first n tokens of a text are the tokens of their own text
         cut = _whole(cut)
         start = 0
         while start + 1 < len(ends) and ends[start + 1] <= len(cut) - MAX_TAIL:

@@ -122,7 +122,7 @@ class TestForcedThroughout:
     def test_a_long_text_at_once(self, name) -> None:
         here = bench(name)
         text = "the quick brown fox, " * 1500
-        jump = here.jump(compile_choices([text], here.vocab))
+        jump = here.jump(compile_choices([text], here.vocab), room=40_000)
         assert jump is not None and list(jump.token_ids) == here.encode(text)
 
     def test_no_more_than_there_is_room_for(self) -> None:
