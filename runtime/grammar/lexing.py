@@ -33,10 +33,14 @@ DEAD = 0  # the state without threads
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The threads of `state` go on; if `matched`, one that they come before has just matched."""
+    """The threads of `state` go on; if `matched`, one that they come before has just matched.
+
+    `kind` tells what the match is of, where several terminals are tried at once.
+    """
 
     state: int
     matched: bool
+    kind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +350,7 @@ def _renaming(names: Mapping[int, int]) -> Callable[[Reference], Reference]:
     def renamed(one: Reference) -> Reference:
         if one not in known:
             if isinstance(one, Leaf):
-                known[one] = Leaf(names.get(one.state, DEAD), one.matched)
+                known[one] = Leaf(names.get(one.state, DEAD), one.matched, one.kind)
             else:
                 if_so, if_not = renamed(one.if_so), renamed(one.if_not)
                 known[one] = if_so if if_so == if_not else Test(one.condition, if_so, if_not)

@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracles.lark_lexing import match_end
 
 from treille.runtime.errors import ConstraintError, UnsupportedConstraint
 from treille.runtime.grammar.lexing import automaton_of
+from treille.runtime.grammar.lexing_match import match_end
 from treille.runtime.grammar.parse_python import parse_python
 
 ESCAPED_STRING = r'".*?(?<!\\)(\\\\)*?"'

@@ -1,0 +1,154 @@
+"""An LALR parser in the engine: expressions that carry its stack.
+
+`PARSED(stack)` is the parser between two tokens, `LEXED(x, stack)` the same within one, of which x is left:
+an expression with a `TERM` where the token ends, which says of what kind it is. The stack is a list of
+states, shared as all expressions are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treille.runtime.grammar.algebra import concat, either, length, look, spread
+from treille.runtime.grammar.store import (
+    BEHIND,
+    BEHINDS,
+    CONCAT,
+    EMPTY,
+    KIND,
+    KNOWN,
+    LEXED,
+    LOOK,
+    NULLABLE,
+    OR,
+    PARSED,
+    RULES,
+    SEARCHED,
+    SPENT,
+    STACK,
+    STEPS,
+    TERM,
+    TROUBLE,
+    A,
+    B,
+    Int64s,
+    Store,
+    inner,
+    intern,
+)
+
+# The array of a parser: sizes, where its tables begin, and the tables. ACTIONS [state, token]: 0 error, 1 +
+# the state to shift to, or -1 - the rule to reduce; the end of the text is the last token. GOTOS [state, name
+# of a rule]. SIZES, ORIGINS: of a rule, the number of its symbols and its name. TOKENS [state, kind of a
+# match]: the token. LEXERS: by state, the rule of the engine with which a token begins.
+NUM_TOKENS, NUM_NAMES, NUM_KINDS, END_STATE, ACTIONS, GOTOS, SIZES, ORIGINS, TOKENS, LEXERS = range(10)
+HEADER = 16
+IGNORED, NO_TOKEN = -2, -1
+
+_MAX_CONDITIONS = 200  # that the rest of a token depends on
+_MAX_REDUCTIONS = 100_000  # at one token: past it, Lark's parser would not end
+
+
+@inner
+def token_start(store: Store, stack: int) -> int:  # pragma: no cover
+    """The expression of a token at this stack."""
+    lexer = store.lexer
+    return np.int64(store.facts[RULES + lexer[lexer[LEXERS] + store.nodes[stack, A]]])
+
+
+@inner
+def parsed(store: Store, stack: int) -> int:  # pragma: no cover
+    """The parser with this stack, between two tokens: nullable if it takes the end of the text."""
+    known = store.nodes[token_start(store, stack), KNOWN] & (BEHINDS | SEARCHED)
+    if _reduced(store, stack, store.lexer[NUM_TOKENS] - 1) != EMPTY:
+        known |= NULLABLE
+    return intern(store, PARSED, stack, 0, 0, 0, known)
+
+
+@inner
+def _reduced(store: Store, stack: int, token: int) -> int:  # pragma: no cover
+    """The stack after the reductions before a token, and after its shift; `EMPTY` if it is refused.
+
+    The end of the text is the last token: it is not shifted.
+    """
+    lexer, nodes = store.lexer, store.nodes
+    num_symbols = lexer[NUM_TOKENS]
+    for _ in range(_MAX_REDUCTIONS):
+        store.facts[STEPS] -= 1
+        action = lexer[lexer[ACTIONS] + nodes[stack, A] * num_symbols + token]
+        if action == 0:
+            return np.int64(EMPTY)
+        if action > 0:
+            return intern(store, STACK, action - 1, stack, 0, 0, 0)
+        rule = -1 - action
+        for _ in range(lexer[lexer[SIZES] + rule]):
+            stack = nodes[stack, B]
+        origin = lexer[lexer[ORIGINS] + rule]
+        state = lexer[lexer[GOTOS] + nodes[stack, A] * lexer[NUM_NAMES] + origin]
+        if token == num_symbols - 1 and state == lexer[END_STATE]:
+            return np.int64(stack)
+        stack = intern(store, STACK, state, stack, 0, 0, 0)
+        if stack == EMPTY:
+            return np.int64(EMPTY)
+    return np.int64(EMPTY)
+
+
+@inner
+def _after_token(store: Store, stack: int, kind: int) -> int:  # pragma: no cover
+    """The parser after a match of a kind, `EMPTY` if it refuses the token."""
+    lexer = store.lexer
+    token = lexer[lexer[TOKENS] + store.nodes[stack, A] * lexer[NUM_KINDS] + kind]
+    if token == IGNORED:
+        return parsed(store, stack)
+    if token < 0:
+        return np.int64(EMPTY)
+    stack = _reduced(store, stack, token)
+    return parsed(store, stack) if stack != EMPTY else np.int64(EMPTY)
+
+
+@inner
+def _wrapped(store: Store, node: int, wrappers: Int64s, at: int) -> int:  # pragma: no cover
+    """An expression, and the conditions that it was found under."""
+    while at >= 0 and node != EMPTY:
+        condition = wrappers[at, 0]
+        if store.nodes[condition, KIND] == BEHIND:
+            node = concat(store, condition, node)
+        else:
+            node = look(store, condition, node)
+        at = wrappers[at, 1]
+    return np.int64(node)
+
+
+@inner
+def within(store: Store, rest: int, stack: int) -> int:  # pragma: no cover
+    """The parser within a token of which `rest` is left, or behind it where the token ends."""
+    nodes = store.nodes
+    # Conditions, each with the one around it (or -1), and expressions yet to be looked at under them.
+    wrappers, num_wrappers = np.empty((_MAX_CONDITIONS, 2), np.int64), 0
+    todo = np.empty((_MAX_CONDITIONS + 1, 2), np.int64)
+    todo[0, 0], todo[0, 1] = rest, -1
+    top, result = 1, np.int64(EMPTY)
+    while top > 0:
+        top -= 1
+        node, under = todo[top]
+        left = np.int64(EMPTY)
+        members = np.empty(length(store, node, OR), np.int64)
+        for member in members[: spread(store, node, OR, members)]:
+            kind = nodes[member, KIND]
+            if kind == TERM:
+                found = _after_token(store, stack, nodes[member, A])
+                result = either(store, result, _wrapped(store, found, wrappers, under))
+            elif kind == LOOK or (kind == CONCAT and nodes[nodes[member, A], KIND] == BEHIND):
+                if num_wrappers == _MAX_CONDITIONS:
+                    store.facts[TROUBLE] = SPENT
+                    return np.int64(EMPTY)
+                wrappers[num_wrappers, 0], wrappers[num_wrappers, 1] = nodes[member, A], under
+                todo[top, 0], todo[top, 1] = nodes[member, B], num_wrappers
+                num_wrappers, top = num_wrappers + 1, top + 1
+            elif member != EMPTY:
+                left = either(store, left, member)
+        if left != EMPTY:
+            known = nodes[left, KNOWN] & (BEHINDS | SEARCHED)
+            found = intern(store, LEXED, left, stack, 0, 0, known)
+            result = either(store, result, _wrapped(store, found, wrappers, under))
+    return result
