@@ -14,7 +14,7 @@ from threading import Condition, Lock, Thread
 from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from treille.runtime.errors import CompileCancelled
+from treille.runtime.errors import CompileCancelled, ConstraintError
 from treille.runtime.grammar import Grammar, Vocabulary, compile_constraint
 from treille.runtime.matching import TokenIndex
 from treille.runtime.params import Constraint, SamplingParams
@@ -25,6 +25,9 @@ MAX_WORKERS = 4
 # A compile may be told of somebody else's cancellation, through the cache that both fill: so often, it is
 # tried again.
 MAX_TRIES = 8
+# Refused constraints that are remembered, and the characters that one may have.
+MAX_REFUSED = 64
+MAX_REFUSED_LENGTH = 65_536
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -61,7 +64,7 @@ class CompilePool(Generic[K, V]):
     """Worker threads, started as they are needed. Safe from any thread.
 
     `compile(key, cancelled)` makes a value, on a worker; `find(key)` gives one that is there already, or
-    None, at once.
+    None, or raises what is known to be wrong with it, at once.
     """
 
     def __init__(
@@ -102,18 +105,14 @@ class CompilePool(Generic[K, V]):
         with self._changed:
             if self._closed:
                 return
-            for key in keys:
-                value = self._find(key)
-                if value is not None:
-                    waiter.found[key] = value
-                    waiter.left.discard(key)
-            if waiter.left:
+            failure = self._look_up(waiter)
+            if failure is None and waiter.left:
                 self._waiters[name] = waiter
                 for key in keys:
                     if key in waiter.left:
                         self._want(name, key)
                 return
-        done(waiter.found)
+        done(waiter.found if failure is None else failure)
 
     def cancel(self, name: str) -> None:
         """`name` waits no longer. What nobody else waits for is dropped, or told to stop if it runs."""
@@ -134,6 +133,18 @@ class CompilePool(Generic[K, V]):
             self._changed.notify_all()
         for worker in self._workers if wait else ():
             worker.join()
+
+    def _look_up(self, waiter: _Waiter[K, V]) -> Exception | None:
+        """Give a waiter what is there already."""
+        for key in list(waiter.left):
+            try:
+                value = self._find(key)
+            except Exception as error:
+                return error
+            if value is not None:
+                waiter.found[key] = value
+                waiter.left.discard(key)
+        return None
 
     def _want(self, name: str, key: K) -> None:
         job = self._jobs.get(key)
@@ -242,7 +253,8 @@ def compile_keys(params: SamplingParams) -> tuple[CompileKey, ...]:
 class ConstraintCompiler:
     """Compiles requests' constraints and patterns for one tokenizer. Safe from any thread.
 
-    The vocabulary and the index of its tokens are made once, when the first request needs them.
+    The vocabulary and the index of its tokens are made once, when the first request needs them. The last
+    constraints that were refused are known, so that asking again costs no compile.
     """
 
     def __init__(self, tokenizer: Tokenizer, compile: Compile | None = None) -> None:
@@ -253,6 +265,7 @@ class ConstraintCompiler:
         self._index: TokenIndex | None = None
         # A grammar lives as long as a request or the vocabulary's cache, which is bounded, holds it.
         self._grammars: WeakValueDictionary[Constraint, Grammar] = WeakValueDictionary()
+        self._refused: OrderedDict[Constraint, ConstraintError] = OrderedDict()
 
     @property
     def index(self) -> TokenIndex:
@@ -263,10 +276,15 @@ class ConstraintCompiler:
             return self._index
 
     def find(self, key: CompileKey) -> Grammar | TokenIndex | None:
-        """What is compiled already."""
+        """What is compiled already. Raises the error of what was refused."""
         if isinstance(key, Tokens):
             return self._index
-        return self._grammars.get(key) if isinstance(key, Constraint) else None
+        if not isinstance(key, Constraint):
+            return None
+        error = self._refused.get(key)
+        if error is not None:
+            raise error.with_traceback(None)  # else it would grow with each time that it is raised
+        return self._grammars.get(key)
 
     def __call__(self, key: CompileKey, cancelled: Cancelled) -> Grammar | TokenIndex | None:
         """Compile now. Raises the constraint's error, or `CompileCancelled`."""
@@ -275,9 +293,21 @@ class ConstraintCompiler:
             return None
         if isinstance(key, Tokens):
             return self.index
-        grammar = self._make(key, self._vocabulary(), cancelled=cancelled)
+        try:
+            grammar = self._make(key, self._vocabulary(), cancelled=cancelled)
+        except ConstraintError as error:
+            self._refuse(key, error)
+            raise
         self._grammars[key] = grammar
         return grammar
+
+    def _refuse(self, key: Constraint, error: ConstraintError) -> None:
+        if sum(map(len, key.source)) > MAX_REFUSED_LENGTH:
+            return
+        with self._lock:
+            self._refused[key] = error
+            if len(self._refused) > MAX_REFUSED:
+                self._refused.popitem(last=False)
 
     def _vocabulary(self) -> Vocabulary:
         with self._lock:

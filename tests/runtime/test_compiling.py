@@ -11,6 +11,7 @@ import pytest
 from oracles.history_model import byte_tokenizer
 
 from treille.runtime.compiling import (
+    MAX_REFUSED,
     CompilePool,
     ConstraintCompiler,
     StopPattern,
@@ -219,6 +220,21 @@ class TestConstraints:
         grammar = compiler(key, lambda: False)
         assert compiler.find(key) is grammar
         assert compiler(Tokens(), lambda: False) is compiler.find(Tokens()) is compiler.index
+
+    def test_what_was_refused_is_known(self) -> None:
+        compiler = ConstraintCompiler(byte_tokenizer())
+        keys = [Constraint("regex", f"({n}") for n in range(MAX_REFUSED + 1)]
+        for key in keys:
+            with pytest.raises(InvalidConstraint):
+                compiler(key, lambda: False)
+        assert compiler.find(keys[0]) is None  # the oldest is forgotten
+        begun = []
+        pool = CompilePool(lambda key, cancelled: begun.append(key), find=compiler.find, num_workers=1)
+        answer: Future[object] = Future()
+        pool.submit("1", [Tokens(), keys[1]], answer.set_result)
+        assert isinstance(answer.result(0), InvalidConstraint) and not begun
+        assert pool.num_waiting == 0
+        pool.close()
 
     def test_the_signal_is_handed_on(self) -> None:
         seen = []

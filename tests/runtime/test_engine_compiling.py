@@ -16,6 +16,7 @@ from treille.runtime.errors import (
     InvalidRequest,
     RequestAborted,
     TreilleError,
+    UnsupportedConstraint,
 )
 from treille.runtime.grammar import Matcher, compile_constraint
 from treille.runtime.params import SamplingParams
@@ -74,6 +75,27 @@ class TestWaiting:
         assert all(isinstance(end, Finished) for end in ends)
         assert compiler.begun == ["slow[ab]*"]
         assert engine.stats()["compiling"] == 0
+
+    @pytest.mark.parametrize("pattern", ["((a|b){1,300}c){1,300}", "(((x*)*y?){1,90}){1,90}"])
+    def test_fifty_times_a_real_one(self, make_engine, pattern) -> None:
+        """B50: compiled or refused, once; another request's answer is the one it always has."""
+        begun = []
+
+        def counting(constraint, vocab, *, cancelled):
+            begun.append(constraint.source)
+            return compile_constraint(constraint, vocab)
+
+        engine, model = make_engine(compile=counting)
+        check = neighbours(engine, model)
+        hostile = [engine.submit(request(regex=pattern, max_tokens=2)) for _ in range(50)]
+        ends = [list(stream)[-1] for stream in hostile]
+        refused = [end.error for end in ends if isinstance(end, Failed)]
+        assert all(isinstance(error, UnsupportedConstraint) for error in refused)
+        assert len(refused) in (0, 50)
+        if not refused:
+            assert {end.completions[0].finish_reason for end in ends} <= {"length", "stop"}
+        assert len(begun) == 1
+        check()
 
     def test_a_known_constraint_does_not_wait(self, make_engine, compiler) -> None:
         engine, _ = make_engine(compile=compiler)
