@@ -11,7 +11,7 @@ from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.automaton import Dfa, renumber
 from treille.runtime.grammar.grammar import Grammar
 from treille.runtime.grammar.limits import MAX_CHOICE_BYTES, Budget
-from treille.runtime.grammar.regex import regex_dfa
+from treille.runtime.grammar.regex import DIALECTS, regex_blueprint
 from treille.runtime.grammar.vocabulary import Vocabulary
 from treille.runtime.params import Constraint
 
@@ -25,17 +25,24 @@ def compile_constraint(constraint: Constraint, vocab: Vocabulary) -> Grammar:
     raise InvalidConstraint(f"no constraint has kind {constraint.kind!r} and source {constraint.source!r}")
 
 
-def compile_regex(pattern: str, vocab: Vocabulary) -> Grammar:
-    """The texts that `re.fullmatch(pattern, text)` takes, in the dialect of Python's `re` (Unicode).
+def compile_regex(pattern: str, vocab: Vocabulary, *, dialect: str = "python") -> Grammar:
+    """The texts that a regular expression takes whole.
 
-    Raises `InvalidConstraint`, with the offset, for a pattern that `re` does not compile or that no text
-    matches; `UnsupportedConstraint` for one that cannot be enforced exactly (see `regex.py`) or is
+    `dialect` "python": those that `re.fullmatch(pattern, text)` takes. "ecma": those in which ECMA-262 with
+    the u flag finds the pattern anywhere, as a JSON Schema's `pattern` does.
+
+    Raises `InvalidConstraint`, with the offset, for a pattern that the dialect does not allow or that no text
+    matches; `UnsupportedConstraint` for one that cannot be enforced exactly (see `parse_python.py`) or is
     past a limit.
     """
     if not isinstance(pattern, str):
         raise InvalidConstraint(f"a pattern is a string, not {pattern!r}", field="regex")
+    if dialect not in DIALECTS:
+        raise ValueError(f"dialect must be one of {', '.join(DIALECTS)}, not {dialect!r}")
     with _field("regex"):
-        return vocab.cache.get(("regex", pattern), lambda: Grammar(regex_dfa(pattern), vocab))
+        return vocab.cache.get(
+            ("regex", dialect, pattern), lambda: Grammar(regex_blueprint(pattern, dialect), vocab)
+        )
 
 
 def compile_choices(choices: Sequence[str], vocab: Vocabulary) -> Grammar:

@@ -4,97 +4,182 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from functools import cached_property
-from threading import Lock
+from collections.abc import Callable
+from threading import RLock
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treille.runtime.errors import GrammarError, UnsupportedConstraint
+from treille.runtime.errors import GrammarError, InvalidConstraint, UnsupportedConstraint
+from treille.runtime.grammar.arena import Arena, ArenaFull
 from treille.runtime.grammar.automaton import Dfa
+from treille.runtime.grammar.build import Blueprint
 from treille.runtime.grammar.limits import Budget
-from treille.runtime.grammar.masks import fill_tokens, spread_live
+from treille.runtime.grammar.masks import fill_spellable, fill_tokens, spread_live
+from treille.runtime.grammar.regex import whole_dfa
+from treille.runtime.grammar.slices import symbols_of
+from treille.runtime.grammar.states import FORCED, IS_LIVE, ONLY, WIDENED
+from treille.runtime.grammar.store import AGREES, Flags
 from treille.runtime.grammar.vocabulary import Vocabulary
 
 Mask = NDArray[np.uint32]
 
 MAX_MASK_BYTES = 16 << 20  # of one grammar's finished masks
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MAX_MOVES = 1 << 16  # remembered: which state a token leads to
 
 
 class Grammar:
-    """An automaton over bytes joined to a vocabulary. Immutable, safe to share between threads.
+    """A constraint joined to a vocabulary. Shared between requests and threads.
 
-    A state is *live* if tokens of the vocabulary can spell a text from there to acceptance. With a
-    token for each single byte every state is; without, tokens that lead to a dead end are masked.
-    Raises `UnsupportedConstraint` if the vocabulary cannot spell any accepted text.
+    Its states are made when they are first reached. With a token for each single byte every state that
+    leads to acceptance can be spelled; a vocabulary without has the whole automaton explored now, and tokens
+    that lead to a dead end are masked.
+    Raises `InvalidConstraint` if no text is accepted, `UnsupportedConstraint` if the vocabulary cannot spell
+    any, or past the limits.
     """
 
-    def __init__(self, dfa: Dfa, vocab: Vocabulary) -> None:
-        self.dfa = dfa
+    def __init__(self, source: Blueprint | Dfa, vocab: Vocabulary) -> None:
         self.vocab = vocab
-        self._live = _live_states(dfa, vocab)
-        self._all_live = bool(self._live.all())
+        self.lock = RLock()
+        self.spellable: Flags | None = None
+        self._source = source
+        self.arena = self._new_arena()
+        classes = source.classes if isinstance(source, Blueprint) else None
+        self._symbols = np.zeros((0, 0), np.bool_) if classes is None else symbols_of(classes)
+        try:
+            if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
+                raise InvalidConstraint("no text matches the pattern")
+            self._check_spelling()
+        except ArenaFull:
+            raise _too_large() from None
         self._masks: OrderedDict[int, Mask] = OrderedDict()
-        self._lock = Lock()
-        self._max_masks = min(dfa.num_states, max(1, MAX_MASK_BYTES // max(1, 4 * vocab.num_words)))
+        self._looked: dict[int, int] = {}  # by state, how far its mask's walk looked ahead
+        self._moves: dict[int, int] = {}
+        self._max_masks = max(1, MAX_MASK_BYTES // max(1, 4 * vocab.num_words))
 
     @property
     def nbytes(self) -> int:
-        """Memory, with as many finished masks as it may ever hold."""
-        return self.dfa.nbytes + self._live.nbytes + 4 * self.vocab.num_words * self._max_masks
+        """Memory in use now."""
+        fixed = self._source.nbytes
+        return fixed + self.arena.nbytes + 4 * self.vocab.num_words * len(self._masks)
+
+    @property
+    def num_states(self) -> int:
+        """States reached so far."""
+        return self.arena.num_states
 
     def matcher(self) -> Matcher:
         """A matcher at the start of the text."""
         return Matcher(self)
 
+    def renew(self, full: Arena) -> Arena:
+        """A fresh arena in place of one that is full; call with the lock held."""
+        if self.arena is full:
+            self.arena = self._new_arena()
+            self._masks.clear()
+            self._looked.clear()
+            self._moves.clear()
+        return self.arena
+
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`, read-only uint32 [ceil(V / 32)]; recently used ones are kept."""
-        with self._lock:
-            row = self._masks.get(state)
-            if row is not None:
-                self._masks.move_to_end(state)
-                return row
-        row = self._walk(state)
-        with self._lock:
-            self._masks[state] = row
-            if len(self._masks) > self._max_masks:
-                self._masks.popitem(last=False)
-        return row
-
-    def _walk(self, state: int) -> Mask:
-        trie = self.vocab.trie
-        row = np.zeros(self.vocab.num_words, np.uint32)
-        if self.dfa.accepting[state]:
-            row |= self.vocab.eos_words
-        stack = np.empty(int(trie.max_depth) + 1, np.int32)
-        fill_tokens(trie, self.dfa.transitions, self._live, state, stack, row)
+        """The tokens allowed in a state of the current arena, read-only uint32 [ceil(V / 32)]; recently used
+        ones are kept. Call with the lock held; raises `ArenaFull`."""
+        row = self._masks.get(state)
+        if row is not None:
+            self._masks.move_to_end(state)
+            return row
+        row = self._spelled(state) if self.spellable is not None else self._walked(state)
         row.flags.writeable = False
+        self._masks[state] = row
+        if len(self._masks) > self._max_masks:
+            oldest, _ = self._masks.popitem(last=False)
+            self._looked.pop(oldest, None)
         return row
 
-    def is_live(self, state: int) -> bool:
-        """Whether the vocabulary can spell a text from `state` to acceptance."""
-        return bool(self._live[state])
+    def after_token(self, state: int, token_id: int) -> int:
+        """The state of the current arena after a token that is text, or -1. Call with the lock held."""
+        key = state * self.vocab.vocab_size + token_id
+        following = self._moves.get(key)
+        if following is None:
+            data, ends = self.vocab.spellings
+            first = ends[token_id - 1] if token_id else 0
+            following = self.arena.after(state, data, first, ends[token_id])
+            if following >= 0 and self.spellable is not None and not self.spellable[following]:
+                following = -1
+            if len(self._moves) >= _MAX_MOVES:
+                self._moves.clear()
+            self._moves[key] = following
+        return following
 
     def must_stop(self, state: int) -> bool:
-        """Whether the text is accepted and no token can follow."""
-        if not self.dfa.accepting[state]:
+        """Whether the text is accepted and no token can follow. Call with the lock held."""
+        if not self.arena.accepts(state):
             return False
-        if self._all_live:
-            return bool(self.dfa.transitions[state].max() < 0)
+        if self.spellable is None:
+            return self.arena.ask(ONLY, state) == -1
         return bool(np.array_equal(self.mask(state), self.vocab.eos_words))
 
-    @cached_property
-    def only_byte(self) -> NDArray[np.int16]:
-        """By state: the one byte that may follow, or -1 where there is a choice (to stop is one)."""
-        allowed = self.dfa.transitions >= 0
-        single = (allowed.sum(axis=1) == 1) & ~self.dfa.accepting
-        return np.where(single, allowed.argmax(axis=1), -1).astype(np.int16)
+    def forced(self, state: int, limit: int) -> bytes:
+        """The bytes that must follow a state, at most `limit`. Call with the lock held."""
+        out = np.empty(limit, np.uint8)
+        return out[: self.arena.ask(FORCED, state, data=out)].tobytes()
+
+    def _new_arena(self) -> Arena:
+        if isinstance(self._source, Dfa):
+            return Arena.of_dfa(self._source)
+        return Arena.fresh(self._source)
+
+    def _walked(self, state: int) -> Mask:
+        wide = self.arena.ask(WIDENED, state)
+        if wide != state:
+            reach = int(self.arena.store.facts[AGREES])
+            row = self.mask(wide)
+            if self._looked[wide] <= reach:
+                return row
+        row = self._fresh_row(state)
+        trie = self.vocab.trie
+        stack = np.empty(int(trie.max_depth) + 1, np.int32)
+        symbols = self._symbols
+        self._looked[state] = self.arena.run(fill_tokens, trie, self.vocab.slices, symbols, state, stack, row)
+        return row
+
+    def _spelled(self, state: int) -> Mask:
+        row = self._fresh_row(state)
+        trie = self.vocab.trie
+        stack = np.empty(int(trie.max_depth) + 1, np.int32)
+        if self.spellable is not None:
+            fill_spellable(trie, self.arena.store.rows, self.spellable, state, stack, row)
+        return row
+
+    def _fresh_row(self, state: int) -> Mask:
+        if self.arena.accepts(state):
+            return self.vocab.eos_words.copy()
+        return np.zeros(self.vocab.num_words, np.uint32)
+
+    def _check_spelling(self) -> None:
+        """Where the vocabulary lacks bytes that may be needed, finds out which states can be spelled."""
+        if isinstance(self._source, Dfa):
+            used = (self._source.transitions >= 0).any(axis=0)
+        else:
+            used = self._source.used_bytes
+        if not (used & ~self.vocab.single_bytes).any():
+            return
+        if isinstance(self._source, Blueprint):
+            self._source = whole_dfa(self.arena)
+            self.arena = self._new_arena()
+        self.spellable = _spellable(self._source, self.vocab)
 
 
-def _live_states(dfa: Dfa, vocab: Vocabulary) -> NDArray[np.bool_]:
-    used = (dfa.transitions >= 0).any(axis=0)
-    if not (used & ~vocab.single_bytes).any():
-        return np.ones(dfa.num_states, np.bool_)
+def _too_large() -> UnsupportedConstraint:
+    return UnsupportedConstraint("constraint", "offset 0", "one step of it needs more memory than the limit")
+
+
+def _spellable(dfa: Dfa, vocab: Vocabulary) -> Flags:
+    """By state: whether tokens can spell a text from it to acceptance."""
     budget = Budget("vocabulary")
     trie = vocab.trie
     stack = np.empty(int(trie.max_depth) + 1, np.int32)
@@ -119,18 +204,17 @@ class Matcher:
     A text ends with one of the vocabulary's `eos_ids`, allowed where the text so far is accepted.
     """
 
-    __slots__ = ("_finished", "_history", "_state", "grammar")
+    __slots__ = ("_arena", "_eras", "_finished", "_history", "_state", "grammar")
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self._state = 0
+        self._arena = grammar.arena
+        self._state = self._arena.start
         self._finished = False
         self._history = array("i")  # the state before each accepted token
-
-    @property
-    def state(self) -> int:
-        """The automaton's state: where it is the same, and the text has not ended, so is the mask."""
-        return self._state
+        # Where the grammar's arena was full and a fresh one took its place: how many states of the history
+        # are of which older arena.
+        self._eras: tuple[tuple[int, Arena], ...] = ()
 
     @property
     def num_accepted(self) -> int:
@@ -148,17 +232,20 @@ class Matcher:
         words = vocab.num_words
         if row.dtype != np.uint32 or row.ndim != 1 or len(row) < words:
             raise ValueError(f"a mask is uint32 [{words}] or longer, not {row.dtype} {list(row.shape)}")
-        row[:words] = vocab.eos_words if self._finished else self.grammar.mask(self._state)
+        if self._finished:
+            row[:words] = vocab.eos_words
+        else:
+            row[:words] = self._ask(self.grammar.mask)
         row[words:] = 0
 
     def allows(self, token_id: int) -> bool:
         """Whether `accept` would take the token."""
-        return self._after(token_id) is not None
+        return self._after(token_id) >= 0
 
     def accept(self, token_id: int) -> None:
         """Goes on by one token. Raises `GrammarError` if it is not allowed; the state is unchanged."""
         state = self._after(token_id)
-        if state is None:
+        if state < 0:
             raise GrammarError(
                 f"token {token_id} is not allowed"
                 + (": the text has ended" if self._finished else f" after {self.num_accepted} tokens")
@@ -167,16 +254,34 @@ class Matcher:
         self._state = state
         self._finished = token_id in self.grammar.vocab.eos_ids
 
-    def _after(self, token_id: int) -> int | None:
-        grammar, state = self.grammar, self._state
-        vocab = grammar.vocab
-        if self._finished or not 0 <= token_id < len(vocab.tokens):
-            return state if token_id in vocab.eos_ids and self.can_stop() and not self._finished else None
+    def _after(self, token_id: int) -> int:
+        """The state after a token, or -1 if it is not allowed."""
+        vocab = self.grammar.vocab
         if token_id in vocab.eos_ids:
-            return state if self.can_stop() else None
-        spelling = vocab.tokens[token_id]
-        following = None if spelling is None else grammar.dfa.run(spelling, state)
-        return following if following is not None and grammar.is_live(following) else None
+            return self._state if not self._finished and self.can_stop() else -1
+        if self._finished or not 0 <= token_id < len(vocab.tokens) or vocab.tokens[token_id] is None:
+            return -1
+        return self._ask(self.grammar.after_token, token_id)
+
+    def _ask(self, question: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Asks the grammar about the state, moved to a fresh arena first if the one it is in is full."""
+        grammar = self.grammar
+        with grammar.lock:
+            if self._arena is not grammar.arena:
+                self._move(grammar.arena)
+            try:
+                return question(self._state, *args, **kwargs)
+            except ArenaFull:
+                self._move(grammar.renew(self._arena))
+            try:
+                return question(self._state, *args, **kwargs)
+            except ArenaFull:
+                raise _too_large() from None
+
+    def _move(self, arena: Arena) -> None:
+        state = arena.moved(self._arena, self._state)
+        self._eras = (*self._eras, (len(self._history), self._arena))
+        self._arena, self._state = arena, state
 
     def rollback(self, n: int) -> None:
         """Takes the last `n` tokens back. Raises `GrammarError`, unchanged, if there are fewer."""
@@ -188,37 +293,40 @@ class Matcher:
             self._state = self._history[-n]
             self._finished = False
             del self._history[-n:]
+            # The state before token i is the history's entry i: those below an era's count are of its arena.
+            while self._eras and len(self._history) < self._eras[-1][0]:
+                self._arena = self._eras[-1][1]
+                self._eras = self._eras[:-1]
 
     def copy(self) -> Matcher:
         """A matcher at the same place, independent from now on."""
-        other = Matcher(self.grammar)
+        other = Matcher.__new__(Matcher)
+        other.grammar = self.grammar
+        other._arena = self._arena
         other._state = self._state
         other._finished = self._finished
         other._history = self._history[:]
+        other._eras = self._eras
         return other
 
     def can_stop(self) -> bool:
         """Whether the text so far is accepted as it is."""
-        return bool(self.grammar.dfa.accepting[self._state])
+        return self._arena.accepts(self._state)
 
     def must_stop(self) -> bool:
         """Whether the text so far is accepted and nothing can be added."""
-        return self._finished or self.grammar.must_stop(self._state)
+        return self._finished or self._ask(self.grammar.must_stop)
 
     def is_finished(self) -> bool:
         """Whether the text is complete: it was ended, or it is accepted and nothing can be added."""
         return self.must_stop()
 
     def forced_bytes(self, limit: int | None = None) -> bytes:
-        """The bytes that must come next, up to the first choice; to stop is a choice. At most `limit`.
+        """The bytes that must come next, up to the first choice; to stop is a choice. At most `limit`, or
+        4,096.
 
         They may end in the middle of a character, where its next byte is a choice.
         """
         if self._finished:
             return b""
-        only, transitions, state = self.grammar.only_byte, self.grammar.dfa.transitions, self._state
-        forced = bytearray()
-        while (limit is None or len(forced) < limit) and (byte := int(only[state])) >= 0:
-            forced.append(byte)
-            state = int(transitions[state, byte])
-        return bytes(forced)
+        return self._ask(self.grammar.forced, 4096 if limit is None else limit)

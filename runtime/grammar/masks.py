@@ -12,9 +12,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from treille.runtime.grammar.states import after_byte, live_after
+from treille.runtime.grammar.store import MIDDLE, TROUBLE, UNKNOWN, Flags, Store, grafted
+
 Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
+
+
+_MAX_CLOSED = 24  # states among which a slice's characters may lead about
+
+
+class Slices(NamedTuple):
+    """Sets of tokens that are made of certain characters only: `words` uint32 [num_slices, num_words], the
+    mask of each; `longest` int64 [num_slices], the bytes of its longest token."""
+
+    words: Words
+    longest: NDArray[np.int64]
 
 
 class Trie(NamedTuple):
@@ -22,7 +36,8 @@ class Trie(NamedTuple):
 
     `byte`: uint8, the byte that leads to a node; `depth`: int32, bytes from the root, at least 1;
     `skip`: int32, the first node behind the subtree; the tokens that end at node i are
-    `token_ids[token_start[i]:token_start[i + 1]]`, several if their bytes are the same.
+    `token_ids[token_start[i]:token_start[i + 1]]`, several if their bytes are the same. `covered`: bit k is
+    set if every token at or below the node is in slice k (see `slices.py`).
     """
 
     byte: Bytes
@@ -30,13 +45,15 @@ class Trie(NamedTuple):
     skip: Int32s
     token_start: Int32s
     token_ids: Int32s
+    covered: NDArray[np.uint16]
     max_depth: np.int64
 
     @property
     def nbytes(self) -> int:
         """Memory of the arrays."""
         return sum(
-            array.nbytes for array in (self.byte, self.depth, self.skip, self.token_start, self.token_ids)
+            array.nbytes
+            for array in (self.byte, self.depth, self.skip, self.token_start, self.token_ids, self.covered)
         )
 
 
@@ -100,26 +117,106 @@ def build_trie(tokens: list[tuple[bytes, int]]) -> Trie:
         skip=skip[:count].copy(),
         token_start=token_start[: count + 1].copy(),
         token_ids=np.array([token_id for _, token_id in tokens], np.int32),
+        covered=np.zeros(count, np.uint16),
         max_depth=np.int64(max_depth),
     )
 
 
 @njit(cache=True, nogil=True)
-def fill_tokens(
-    trie: Trie, transitions: Int32s, live: NDArray[np.bool_], state: int, stack: Int32s, row: Words
-) -> int:  # pragma: no cover
-    """Sets the bits of the tokens that lead from `state` to a live state; returns how many.
+def cover(trie: Trie, slices_of: NDArray[np.uint16]) -> None:  # pragma: no cover
+    """Fills `covered`, given the slices of every token as bits: from the last node to the first."""
+    for node in range(len(trie.byte) - 1, -1, -1):
+        bits = np.uint16(0xFFFF)
+        for index in range(trie.token_start[node], trie.token_start[node + 1]):
+            bits &= slices_of[trie.token_ids[index]]
+        child = node + 1
+        while child < trie.skip[node]:
+            bits &= trie.covered[child]
+            child = np.int64(trie.skip[child])
+        trie.covered[node] = bits
 
-    `transitions`: int32 [num_states, 256]; `live`: bool [num_states]; `stack`: int32 [max_depth + 1];
-    `row`: uint32 [ceil(vocab_size / 32)], bits added to what is there.
+
+@grafted
+def _allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: no cover
+    """Whether every text over some classes of characters may follow a state, at any length: whether these
+    classes lead from it to few states, all live, and from those to no others."""
+    found = np.empty(_MAX_CLOSED, np.int64)
+    found[0] = state
+    count, at = 1, 0
+    while at < count:
+        for symbol in range(len(symbols)):
+            if not symbols[symbol]:
+                continue
+            following = live_after(store, found[at], symbol)
+            if following < 0:
+                return False
+            known = False
+            for other in found[:count]:
+                known = known or other == following
+            if not known:
+                if count == _MAX_CLOSED:
+                    return False
+                found[count] = following
+                count += 1
+        at += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def fill_tokens(
+    store: Store, trie: Trie, slices: Slices, symbols: Flags, state: int, stack: Int32s, row: Words
+) -> int:  # pragma: no cover
+    """Sets the bits of the tokens that lead from `state` to a live state; returns how many bytes ahead it
+    looked. `symbols`: bool [num_slices, num_classes], the classes of each slice's characters; `stack`: int32
+    [max_depth + 1]; `row`: uint32 [ceil(vocab_size / 32)], bits added to what is there.
     """
+    deepest = np.int64(0)
+    bit = np.uint16(0)
+    if store.states[state, MIDDLE] < 0:
+        for index in range(len(symbols)):
+            if _allows_slice(store, state, symbols[index]):
+                row |= slices.words[index]
+                deepest = slices.longest[index]
+                bit = np.uint16(1 << index)
+                break
+            if store.facts[TROUBLE]:
+                return deepest
+    rows = store.rows
     num_nodes = len(trie.byte)
-    found = 0
+    stack[0] = state
+    node = np.int64(0)
+    while node < num_nodes:
+        if trie.covered[node] & bit:
+            node = np.int64(trie.skip[node])
+            continue
+        depth = trie.depth[node]
+        following = np.int64(rows[stack[depth - 1], trie.byte[node]])
+        if following == UNKNOWN:
+            following = after_byte(store, np.int64(stack[depth - 1]), np.int64(trie.byte[node]))
+            if store.facts[TROUBLE]:
+                return deepest
+        if following < 0:
+            node = np.int64(trie.skip[node])
+            continue
+        stack[depth] = following
+        deepest = max(deepest, np.int64(depth))
+        for index in range(trie.token_start[node], trie.token_start[node + 1]):
+            token_id = trie.token_ids[index]
+            row[token_id >> 5] |= np.uint32(1) << np.uint32(token_id & 31)
+        node += 1
+    return deepest
+
+
+@njit(cache=True, nogil=True)
+def fill_spellable(
+    trie: Trie, rows: Int32s, live: Flags, state: int, stack: Int32s, row: Words
+) -> None:  # pragma: no cover
+    """As `fill_tokens` along complete rows, but only for tokens that lead to a state in `live`."""
     stack[0] = state
     node = 0
-    while node < num_nodes:
+    while node < len(trie.byte):
         depth = trie.depth[node]
-        following = transitions[stack[depth - 1], trie.byte[node]]
+        following = rows[stack[depth - 1], trie.byte[node]]
         if following < 0:
             node = trie.skip[node]
             continue
@@ -128,14 +225,12 @@ def fill_tokens(
             for index in range(trie.token_start[node], trie.token_start[node + 1]):
                 token_id = trie.token_ids[index]
                 row[token_id >> 5] |= np.uint32(1) << np.uint32(token_id & 31)
-                found += 1
         node += 1
-    return found
 
 
 @njit(cache=True, nogil=True)
 def _reaches(
-    trie: Trie, transitions: Int32s, live: NDArray[np.bool_], state: int, stack: Int32s
+    trie: Trie, transitions: Int32s, live: Flags, state: int, stack: Int32s
 ) -> bool:  # pragma: no cover
     """Whether one token leads from `state` to a live state."""
     stack[0] = state
@@ -155,7 +250,7 @@ def _reaches(
 
 @njit(cache=True, nogil=True)
 def spread_live(
-    trie: Trie, transitions: Int32s, live: NDArray[np.bool_], stack: Int32s, first: int, last: int
+    trie: Trie, transitions: Int32s, live: Flags, stack: Int32s, first: int, last: int
 ) -> int:  # pragma: no cover
     """One pass, from state `last - 1` down to `first`, that marks what reaches a live state by a token.
 
@@ -167,13 +262,3 @@ def spread_live(
             live[state] = True
             changed += 1
     return changed
-
-
-def load_walk(trie: Trie) -> None:
-    """Compiles the walks, or loads them from numba's cache: on an automaton that allows nothing."""
-    transitions = np.full((1, 256), -1, np.int32)
-    transitions.flags.writeable = False  # as an automaton's are: another type to numba
-    live = np.ones(1, np.bool_)
-    stack = np.empty(int(trie.max_depth) + 1, np.int32)
-    fill_tokens(trie, transitions, live, 0, stack, np.zeros(1, np.uint32))
-    spread_live(trie, transitions, live, stack, 0, 1)

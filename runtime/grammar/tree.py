@@ -46,7 +46,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Reads nothing: what follows (or stands before, if `behind`) begins (ends) with the body, or must not."""
+    """Reads nothing: what follows (stands before, if `behind`) begins (ends) with the body, or must not."""
 
     body: Tree
     behind: bool

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treille.runtime.grammar.arena import Arena
+from treille.runtime.grammar.build import Blueprint, Program
 from treille.runtime.grammar.cache import ByteCache
-from treille.runtime.grammar.masks import Trie, build_trie, load_walk
+from treille.runtime.grammar.masks import Slices, Trie, build_trie, cover, fill_tokens
+from treille.runtime.grammar.slices import cut, symbols_of
 from treille.runtime.grammar.spellings import read_tokenizer
-from treille.runtime.grammar.subset import load_loops
+from treille.runtime.grammar.states import FORCED
+from treille.runtime.grammar.tree import ANY, Repeat
 
 DEFAULT_CACHE_BYTES = 256 << 20
 
@@ -72,9 +76,16 @@ class Vocabulary:
 
     def prepare(self) -> None:
         """Builds the trie and loads the compiled loops now, so that no request waits for them."""
-        load_loops()
-        if len(self.trie.byte):
-            load_walk(self.trie)
+        data, _ = self.spellings
+        program = Program()
+        program.add(Repeat(ANY, 0, 1))
+        blueprint = Blueprint(program)
+        arena = Arena.fresh(blueprint)
+        arena.after(arena.start, data, 0, min(1, len(data)))
+        arena.ask(FORCED, arena.start, data=np.empty(1, np.uint8))
+        stack = np.empty(int(self.trie.max_depth) + 1, np.int32)
+        row = np.zeros(self.num_words, np.uint32)
+        arena.run(fill_tokens, self.trie, self.slices, symbols_of(blueprint.classes), arena.start, stack, row)
 
     @property
     def num_words(self) -> int:
@@ -84,9 +95,28 @@ class Vocabulary:
     @cached_property
     def trie(self) -> Trie:
         """The token trie; built when it is first wanted."""
-        return build_trie(
+        trie = build_trie(
             [(spelling, token_id) for token_id, spelling in enumerate(self.tokens) if spelling is not None]
         )
+        cover(trie, self._slices_and_bits[1])
+        return trie
+
+    @property
+    def slices(self) -> Slices:
+        """Tokens that are made of certain characters only."""
+        return self._slices_and_bits[0]
+
+    @cached_property
+    def _slices_and_bits(self) -> tuple[Slices, NDArray[np.uint16]]:
+        return cut(self.tokens, self.num_words)
+
+    @cached_property
+    def spellings(self) -> tuple[NDArray[np.uint8], list[int]]:
+        """The bytes of all tokens in one row, and where each token's end."""
+        joined = b"".join(spelling or b"" for spelling in self.tokens)
+        lengths = [len(spelling or b"") for spelling in self.tokens]
+        # A copy, which may be written to: to compiled code another type, and `ask` takes one.
+        return np.frombuffer(joined, np.uint8).copy(), np.cumsum(lengths).tolist()
 
     @cached_property
     def single_bytes(self) -> NDArray[np.bool_]:

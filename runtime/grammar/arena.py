@@ -1,0 +1,163 @@
+"""`Arena`: one store in use, from Python. It gives room and steps, and remembers masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from treille.runtime.errors import UnsupportedConstraint
+from treille.runtime.grammar.automaton import Dfa
+from treille.runtime.grammar.build import NO_LEXER, Blueprint, empty_store
+from treille.runtime.grammar.classes import classes_of
+from treille.runtime.grammar.derive import transfer
+from treille.runtime.grammar.states import AFTER, START, along, ask
+from treille.runtime.grammar.store import (
+    ACCEPTS,
+    FULL,
+    LIVE,
+    MIDDLE,
+    NUM_MEMOS,
+    NUM_NODES,
+    NUM_STATES,
+    STATUS,
+    STEPS,
+    TROUBLE,
+    UNKNOWN,
+    Bytes,
+    Store,
+    rehash,
+)
+
+MAX_STEPS = 4_000_000  # of one call: a few tenths of a second
+MAX_NODES = 1 << 20
+MAX_STATES = 1 << 16
+_MAX_MEMOS = 1 << 19
+NO_BYTES = np.zeros(0, np.uint8)
+
+
+class ArenaFull(Exception):
+    """There is no more room: go on in a fresh arena."""
+
+
+class Arena:
+    """The states of one constraint that were reached so far. Not safe to share between threads by itself.
+
+    `start` is the state of the empty text.
+    """
+
+    def __init__(self, store: Store, start: int, blueprint: Blueprint | None) -> None:
+        self.store = store
+        self.start = start
+        self.blueprint = blueprint
+        self.retired = False
+
+    @classmethod
+    def fresh(cls, blueprint: Blueprint) -> Arena:
+        """An arena in which nothing but the start was reached."""
+        arena = cls(blueprint.store(1024, 16), 0, blueprint)
+        arena.start = arena.ask(START, blueprint.start, blueprint.trackers, -1)
+        return arena
+
+    @classmethod
+    def of_dfa(cls, dfa: Dfa) -> Arena:
+        """An arena in which every state of a finished automaton was reached."""
+        store = empty_store(classes_of([]), NO_LEXER, 0, num_nodes=2, num_states=dfa.num_states)
+        store.rows[:] = dfa.transitions
+        store.states[:] = (1, 0, -1, LIVE, 0, 0)
+        store.states[dfa.accepting, STATUS] |= ACCEPTS
+        store.nodes[:] = 0
+        store.facts[NUM_NODES], store.facts[NUM_STATES] = 2, dfa.num_states
+        return cls(store, 0, None)
+
+    @property
+    def num_states(self) -> int:
+        """States reached so far."""
+        return int(self.store.facts[NUM_STATES])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays that grow."""
+        store = self.store
+        return sum(
+            array.nbytes for array in (store.nodes, store.buckets, store.memo, store.states, store.rows)
+        )
+
+    def accepts(self, state: int) -> bool:
+        """Whether the text may end in a state."""
+        return bool(self.store.states[state, STATUS] & ACCEPTS)
+
+    def ask(self, what: int, x: int, y: int = 0, z: int = 0, data: Bytes = NO_BYTES) -> int:
+        """Puts a question to `states.ask`."""
+        return self.run(ask, what, x, y, z, data)
+
+    def after(self, state: int, data: Bytes, first: int, end: int) -> int:
+        """The live state after `data[first:end]`, or -1."""
+        following = int(along(self.store.rows, state, data, first, end))
+        return self.ask(AFTER, state, first, end, data) if following == UNKNOWN else following
+
+    def moved(self, other: Arena, state: int) -> int:
+        """The state of this arena that is the same as a state of another one of the same blueprint."""
+        if self.blueprint is None:
+            raise TypeError("an arena of a finished automaton is never full")
+        node, trackers, middle = (int(one) for one in other.store.states[state, : MIDDLE + 1])
+        fixed = self.blueprint.num_fixed
+        node, trackers = (
+            self.run(_transfer, other.store, one, fixed) if one >= fixed else one for one in (node, trackers)
+        )
+        return self.ask(START, node, trackers, middle)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Calls compiled code, whose first parameter is the store, until it has had room enough.
+
+        Raises `ArenaFull`, and `UnsupportedConstraint` if the call takes more steps than are granted.
+        """
+        self.store.facts[STEPS] = MAX_STEPS
+        while True:
+            counters = self.store.facts
+            counters[TROUBLE] = 0
+            result = function(self.store, *arguments)
+            if not counters[TROUBLE]:
+                return cast(int, result)
+            if counters[TROUBLE] != FULL:
+                counters[TROUBLE] = 0
+                raise UnsupportedConstraint(
+                    "constraint", "offset 0", f"one step of it takes more than the limit of {MAX_STEPS} steps"
+                )
+            counters[TROUBLE] = 0
+            self._grow()
+
+    def _grow(self) -> None:
+        store = self.store
+        if store.facts[NUM_NODES] == len(store.nodes):
+            room = 2 * len(store.nodes)
+            if room > MAX_NODES:
+                raise ArenaFull
+            self.store = store = store._replace(
+                nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64)
+            )
+            rehash(store)
+        if 2 * store.facts[NUM_MEMOS] > len(store.memo):
+            # Past the limit what is known is forgotten, and found again.
+            room = min(2 * len(store.memo), _MAX_MEMOS)
+            self.store = store = store._replace(memo=np.full((room, 3), -1, np.int64))
+            store.facts[NUM_MEMOS] = 0
+        if store.facts[NUM_STATES] == len(store.states):
+            room = 2 * len(store.states)
+            if room > MAX_STATES:
+                raise ArenaFull
+            self.store = store._replace(
+                states=_longer(store.states, room),
+                rows=_longer(store.rows, room),
+            )
+
+
+def _transfer(target: Store, source: Store, node: int, shared: int) -> int:
+    return int(transfer(source, target, node, shared))
+
+
+def _longer(array: Any, room: int) -> Any:
+    longer = np.empty((room, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
