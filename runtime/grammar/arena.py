@@ -26,6 +26,7 @@ from treille.runtime.grammar.store import (
     TROUBLE,
     UNKNOWN,
     Bytes,
+    Flags,
     Store,
     rehash,
 )
@@ -35,6 +36,7 @@ MAX_NODES = 1 << 20
 MAX_STATES = 1 << 16
 _MAX_MEMOS = 1 << 19
 NO_BYTES = np.zeros(0, np.uint8)
+ALL_BYTES = np.ones(256, np.bool_)
 
 
 class ArenaFull(Exception):
@@ -54,9 +56,9 @@ class Arena:
         self.retired = False
 
     @classmethod
-    def fresh(cls, blueprint: Blueprint) -> Arena:
-        """An arena in which nothing but the start was reached."""
-        arena = cls(blueprint.store(1024, 16), 0, blueprint)
+    def fresh(cls, blueprint: Blueprint, possible: Flags = ALL_BYTES) -> Arena:
+        """An arena in which nothing but the start was reached; for `possible` see `Blueprint.store`."""
+        arena = cls(blueprint.store(1024, 16, possible), 0, blueprint)
         arena.start = arena.ask(START, blueprint.start, blueprint.trackers, -1)
         return arena
 

@@ -143,8 +143,9 @@ class Blueprint:
         """Memory of the arrays."""
         return self._nodes.nbytes + sum(array.nbytes for array in self.classes)
 
-    def store(self, num_nodes: int, num_states: int) -> Store:
-        """A fresh store with room for so many."""
+    def store(self, num_nodes: int, num_states: int, possible: Flags) -> Store:
+        """A fresh store with room for so many. `possible`: bool [256]; a character of which not every byte
+        is possible is taken to be in no text."""
         room = 256
         while room < max(num_nodes, 2 * self.num_fixed):
             room *= 2
@@ -152,6 +153,13 @@ class Blueprint:
         made = made._replace(facts=self._facts.copy())
         made.nodes[: self.num_fixed] = self._nodes
         rehash(made)
+        if not possible.all():
+            lead = made.facts[LEAD:RULES]
+            lead[~possible] = -1
+            below = made.below.copy()
+            below[-1] = below[lead[0x80:][lead[0x80:] >= 0]].any(axis=0)
+            below[-1, lead[:0x80][lead[:0x80] >= 0]] = True
+            made = made._replace(below=below)
         return made
 
 

@@ -26,8 +26,8 @@ _MAX_CELLS = 1 << 24  # of a table of sets and classes
 
 class Classes(NamedTuple):
     """`starts`, `numbers`: int32, the class of the code points from each start on (-1: surrogates).
-    `members`: bool [num_sets, num_classes]. `lead` [256], `lattice` [n, 65], `below` [n, num_classes]: see
-    `Store`."""
+    `members`: bool [num_sets, num_classes]. `lead` [256], `lattice` [n, 65], `below`
+    [n + 1, num_classes]: see `Store`."""
 
     starts: Int64s
     numbers: Int64s
@@ -178,7 +178,8 @@ def _lattice(
         children[: min(64, 0x110 - first)] = pages[first : min(first + 64, 0x110)]
         shortest = 16 if byte == 0xF0 else 0
         lead[byte], count = _above(lattice, count, children, shortest, known, len(lattice))
-    below = np.zeros((count, num_classes), np.bool_)
+    below = np.zeros((count + 1, num_classes), np.bool_)
+    below[count] = True
     for node in range(count):
         for child in lattice[node, :64]:
             if child >= 0 and lattice[node, 64] == 1:

@@ -49,7 +49,7 @@ class Grammar:
         self._source = source
         self.arena = self._new_arena()
         classes = source.classes if isinstance(source, Blueprint) else None
-        self._symbols = np.zeros((0, 0), np.bool_) if classes is None else symbols_of(classes)
+        self._symbols = np.zeros((0, 2, 0), np.bool_) if classes is None else symbols_of(classes)
         try:
             if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
                 raise InvalidConstraint("no text matches the pattern")
@@ -131,7 +131,7 @@ class Grammar:
     def _new_arena(self) -> Arena:
         if isinstance(self._source, Dfa):
             return Arena.of_dfa(self._source)
-        return Arena.fresh(self._source)
+        return Arena.fresh(self._source, self.vocab.possible_bytes)
 
     def _walked(self, state: int) -> Mask:
         wide = self.arena.ask(WIDENED, state)
@@ -165,7 +165,7 @@ class Grammar:
         if isinstance(self._source, Dfa):
             used = (self._source.transitions >= 0).any(axis=0)
         else:
-            used = self._source.used_bytes
+            used = self._source.used_bytes & self.vocab.possible_bytes
         if not (used & ~self.vocab.single_bytes).any():
             return
         if isinstance(self._source, Blueprint):

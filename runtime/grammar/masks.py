@@ -138,16 +138,16 @@ def cover(trie: Trie, slices_of: NDArray[np.uint16]) -> None:  # pragma: no cove
 
 @grafted
 def _allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: no cover
-    """Whether every text over some classes of characters may follow a state, at any length: whether these
-    classes lead from it to few states, all live, and from those to no others."""
+    """Whether every text of a slice may follow a state, at any length: whether its body's classes lead from
+    there, and its lead's at the very start, to few states, all live, and from those to no others."""
     found = np.empty(_MAX_CLOSED, np.int64)
-    found[0] = state
-    count, at = 1, 0
+    count, at = 0, -1
     while at < count:
-        for symbol in range(len(symbols)):
-            if not symbols[symbol]:
+        here = state if at < 0 else found[at]
+        for symbol in range(symbols.shape[1]):
+            if not symbols[0, symbol] and not (at < 0 and symbols[1, symbol]):
                 continue
-            following = live_after(store, found[at], symbol)
+            following = live_after(store, here, symbol)
             if following < 0:
                 return False
             known = False
@@ -167,8 +167,10 @@ def fill_tokens(
     store: Store, trie: Trie, slices: Slices, symbols: Flags, state: int, stack: Int32s, row: Words
 ) -> int:  # pragma: no cover
     """Sets the bits of the tokens that lead from `state` to a live state; returns how many bytes ahead it
-    looked. `symbols`: bool [num_slices, num_classes], the classes of each slice's characters; `stack`: int32
-    [max_depth + 1]; `row`: uint32 [ceil(vocab_size / 32)], bits added to what is there.
+    looked.
+
+    `symbols`: bool [num_slices, 2, num_classes], see `slices.py`; `stack`: int32 [max_depth + 1]; `row`:
+    uint32 [ceil(vocab_size / 32)], bits added to what is there.
     """
     deepest = np.int64(0)
     bit = np.uint16(0)

@@ -119,6 +119,8 @@ def is_live(store: Store, state: int) -> bool:  # pragma: no cover
     while at < count:
         for symbol in range(store.members.shape[1]):
             counters[STEPS] -= 1
+            if not store.below[len(store.below) - 1, symbol]:
+                continue
             following = after_class(store, queue[at], symbol)
             if counters[TROUBLE]:
                 return False
@@ -170,27 +172,28 @@ def after_byte(store: Store, state: int, byte: int) -> int:  # pragma: no cover
     if known != UNKNOWN:
         return np.int64(known)
     middle = store.states[state, MIDDLE]
+    following = np.int64(NOWHERE)
     if middle >= 0:
-        following = np.int64(NOWHERE)
-        if 0x80 <= byte < 0xC0:
-            child = np.int64(store.lattice[middle, byte - 0x80])
-            if child >= 0 and store.lattice[middle, 64]:
-                following = live_after(store, state, child)
-            elif child >= 0:
-                following = _within(store, state, child)
+        child = np.int64(store.lattice[middle, byte - 0x80] if 0x80 <= byte < 0xC0 else NOWHERE)
+        last = store.lattice[middle, 64] == 1
     else:
-        child = np.int64(store.facts[LEAD + byte])
-        following = np.int64(NOWHERE)
-        if child >= 0 and byte < 0x80:
-            following = live_after(store, state, child)
-            if not store.facts[TROUBLE]:
-                for other in range(0x80):
-                    if store.facts[LEAD + other] == child:
-                        store.rows[state, other] = following
-        elif child >= 0:
-            following = _within(store, state, child)
+        child = store.facts[LEAD + byte]
+        last = byte < 0x80
+    if child >= 0 and last:
+        following = live_after(store, state, child)
+    elif child >= 0:
+        following = _within(store, state, child)
     if store.facts[TROUBLE]:
         return np.int64(NOWHERE)
+    # All bytes that lead the same way are filled at once.
+    if middle >= 0:
+        for other in range(64):
+            if store.lattice[middle, other] == child:
+                store.rows[state, 0x80 + other] = following
+    else:
+        for other in range(0 if last else 0x80, 0x80 if last else 256):
+            if store.facts[LEAD + other] == child:
+                store.rows[state, other] = following
     store.rows[state, byte] = following
     return following
 

@@ -90,7 +90,8 @@ class Store(NamedTuple):
     between two), status, look-behinds that hold there, and the last search that saw it. `rows`: int32
     [s, 256], the state after each byte. `facts`: counters; by first byte of a character, its class (ASCII)
     or node of the lattice; by rule, its expression. `lattice` [l, 65]: by continuation byte - 0x80 the
-    class (last column 1) or node below; `below`: bool [l, num_classes], which classes lie below. `lexer`:
+    class (last column 1) or node below; `below`: bool [l + 1, num_classes], which classes lie below,
+    and in the last row which there are at all. `lexer`:
     the lexers and parser of a grammar, empty for a regular expression.
     """
 

@@ -13,6 +13,7 @@ from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.build import Blueprint, Program
 from treille.runtime.grammar.cache import ByteCache
 from treille.runtime.grammar.masks import Slices, Trie, build_trie, cover, fill_tokens
+from treille.runtime.grammar.parse_python import parse_python
 from treille.runtime.grammar.slices import cut, symbols_of
 from treille.runtime.grammar.spellings import read_tokenizer
 from treille.runtime.grammar.states import FORCED
@@ -76,6 +77,8 @@ class Vocabulary:
 
     def prepare(self) -> None:
         """Builds the trie and loads the compiled loops now, so that no request waits for them."""
+        for pattern in (r"(?i)\d\w\s", r"(?ia)\d\w\s"):
+            parse_python(pattern)
         data, _ = self.spellings
         program = Program()
         program.add(Repeat(ANY, 0, 1))
@@ -126,6 +129,14 @@ class Vocabulary:
             True
         )
         return present
+
+    @cached_property
+    def possible_bytes(self) -> NDArray[np.bool_]:
+        """Which bytes that begin a character are in any token, and all others: bool [256]."""
+        possible = np.zeros(256, np.bool_)
+        possible[np.unique(self.spellings[0])] = True
+        possible[0x80:0xC0] = True
+        return possible
 
     @cached_property
     def eos_words(self) -> NDArray[np.uint32]:
