@@ -17,10 +17,10 @@ from lark.parsers.lalr_analysis import IntParseTable, Shift
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.charset import Ranges
 from treille.runtime.grammar.classes import classes_of
-from treille.runtime.grammar.lalr_steps import ACTIONS, HEADER, IGNORED, LEXERS, NO_TOKEN
+from treille.runtime.grammar.lalr_steps import ACTIONS, HEADER, IGNORED, KINDS, NO_TOKEN
 from treille.runtime.grammar.lark_loader import LarkGrammar, Terminal
 from treille.runtime.grammar.lark_terminals import grouped, sets_of
-from treille.runtime.grammar.lexing import DEAD, NOTHING_LEFT, Automaton, Leaf, Reference, Test
+from treille.runtime.grammar.lexing import DEAD, NOTHING_LEFT, Automaton, Leaf, Reference, Test, leaves_of
 from treille.runtime.grammar.lexing_match import match_end
 from treille.runtime.grammar.store import Int64s
 from treille.runtime.grammar.tree import Chars, Look
@@ -31,7 +31,7 @@ Item = tuple[int, int]  # a terminal and a state of its automaton
 Progress = tuple[tuple[int, int], ...]  # literals and how many of their characters have been read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lexer:
     """The terminals that are tried, in order, and for each the literals that its token may turn out to be."""
 
@@ -179,6 +179,18 @@ class Lexers:
         return state
 
 
+def kinds_ahead(ways: Mapping[int, Sequence[tuple[Ranges, Reference]]]) -> dict[int, set[int]]:
+    """By state of a machine, the kinds of the matches that may be reached."""
+    leaves = {state: {leaf for _, one in row for leaf in leaves_of(one)} for state, row in ways.items()}
+    found = {state: {leaf.kind for leaf in row if leaf.matched} for state, row in leaves.items()}
+    size = -1
+    while size != sum(map(len, found.values())):
+        size = sum(map(len, found.values()))
+        for state, row in leaves.items():
+            found[state].update(*(found[leaf.state] for leaf in row))
+    return found
+
+
 def _characters(terminal: Terminal) -> list[Chars]:
     """A literal's characters, each a set if it is taken in either case."""
     tree = terminal.tree
@@ -192,10 +204,12 @@ def parser_array(
     lexers: Sequence[Lexer],
     kinds: Iterable[tuple[int, frozenset[int]]],
     starts: Sequence[int],
+    ends: Sequence[Sequence[int]],
 ) -> Int64s:
     """A parser as an array of numbers, as `lalr_steps.py` reads it.
 
-    `lexers` and `starts`: by state, its lexer and the rule with which a token begins there.
+    `lexers` and `starts`: by state, its lexer and the rule with which a token begins there. `ends`: by rule
+    of the engine, the kinds of matches that it may come to.
     """
     num_terminals, num_rules = len(grammar.terminals), len(grammar.rule_names)
     numbers = {one.name: index for index, one in enumerate(grammar.terminals)} | {"$END": num_terminals}
@@ -216,10 +230,12 @@ def parser_array(
     tokens = np.array([[_token(grammar, lexer, *kind) for kind in kinds] for lexer in lexers], np.int64)
     (end,) = table.end_states.values()
     tables = [actions, gotos, sizes, heads, tokens, np.array(starts, np.int64)]
+    tables.append(np.cumsum([0, *map(len, ends)]))
+    tables.append(np.array([kind for found in ends for kind in found], np.int64))
     header = np.zeros(HEADER, np.int64)
     header[:ACTIONS] = num_terminals + 1, num_rules, tokens.shape[1], end
     places = np.cumsum([HEADER, *(one.size for one in tables)])
-    header[ACTIONS : LEXERS + 1] = places[:-1]
+    header[ACTIONS : KINDS + 1] = places[:-1]
     return np.concatenate([header, *(one.ravel() for one in tables)])
 
 

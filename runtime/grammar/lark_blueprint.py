@@ -15,7 +15,9 @@ from lark.parsers.lalr_analysis import IntParseTable
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.build import Blueprint
 from treille.runtime.grammar.cfg import Body, Cfg, Either, Join, RuleRef, Star, TermRef, solve
-from treille.runtime.grammar.lalr import Lexer, Lexers, lexer_of, parser_array
+from treille.runtime.grammar.classes import classes_of
+from treille.runtime.grammar.lalr import Lexer, Lexers, kinds_ahead, lexer_of, parser_array
+from treille.runtime.grammar.lark_live import Completable, explored, sets_in, unsure_states
 from treille.runtime.grammar.lark_loader import LarkGrammar, Parser, load_lark
 from treille.runtime.grammar.lark_terminals import MachineRules, Single, Writer, looks_behind
 from treille.runtime.grammar.lexing import Automaton, automaton_of
@@ -31,6 +33,7 @@ def lark_blueprint(text: str, start: str = "start", parser: Parser = "earley") -
     Raises `InvalidConstraint` for what Lark refuses and for a grammar that no text can be derived from,
     `UnsupportedConstraint` for what cannot be enforced exactly, and past the limits.
     """
+    classes_of([])  # numba compiles it at the first call of all, which is no grammar's fault
     budget = Budget("grammar", seconds=MAX_SECONDS)
     grammar = load_lark(text, start, parser, budget)
     automata = []
@@ -43,8 +46,9 @@ def lark_blueprint(text: str, start: str = "start", parser: Parser = "earley") -
     cfg = _solved(grammar, automata, budget)
     known = BEHINDS if any(map(_looks_behind, automata)) else 0
     if grammar.table is None:
-        return Blueprint(_EarleyWriter(grammar.ignored, automata, cfg, known).write())
-    return _lalr(grammar, grammar.table, automata, known, budget)
+        shown = Completable(cfg, automata, grammar.ignored)
+        return Blueprint(_EarleyWriter(grammar.ignored, automata, cfg, known, shown).write())
+    return _lalr(grammar, grammar.table, automata, cfg, known, budget)
 
 
 def _solved(grammar: LarkGrammar, automata: Sequence[Automaton], budget: Budget) -> Cfg:
@@ -63,13 +67,24 @@ def _looks_behind(automaton: Automaton) -> bool:
 class _EarleyWriter:
     """Writes the rules of a grammar for Lark's Earley parser with its dynamic lexer."""
 
-    def __init__(self, ignored: Sequence[int], automata: Sequence[Automaton], cfg: Cfg, known: int) -> None:
+    def __init__(
+        self,
+        ignored: Sequence[int],
+        automata: Sequence[Automaton],
+        cfg: Cfg,
+        known: int,
+        shown: Completable,
+    ) -> None:
         self._ignored = ignored
+        self._shown = shown
         self._automata = automata
         self._cfg = cfg
         self._writer = Writer(known)
         self._terminals: dict[int, int] = {}
-        self._rules = [self._writer.new_rule(partial(self._body, body)) for body in cfg.bodies]
+        searched = not shown.is_shown
+        self._rules = [
+            self._writer.new_rule(partial(self._body, body), searched=searched) for body in cfg.bodies
+        ]
 
     def write(self) -> Writer:
         """The whole program."""
@@ -83,8 +98,15 @@ class _EarleyWriter:
     def _terminal(self, index: int) -> None:
         if index not in self._terminals:
             automaton = self._automata[index]
-            rules = MachineRules(self._writer, Single(automaton), lambda _: self._writer.sequence(0))
-            self._terminals[index] = self._writer.new_rule(partial(rules.write, automaton.start))
+            rules = MachineRules(
+                self._writer,
+                Single(automaton),
+                lambda _: self._writer.sequence(0),
+                unsure=self._shown.unsure(index),
+            )
+            self._terminals[index] = self._writer.new_rule(
+                partial(rules.write, automaton.start), searched=not self._shown.is_shown
+            )
         self._writer.rule(self._terminals[index])
 
     def _ignore(self) -> None:
@@ -115,24 +137,49 @@ class _EarleyWriter:
 
 
 def _lalr(
-    grammar: LarkGrammar, table: IntParseTable, automata: Sequence[Automaton], known: int, budget: Budget
+    grammar: LarkGrammar,
+    table: IntParseTable,
+    automata: Sequence[Automaton],
+    cfg: Cfg,
+    known: int,
+    budget: Budget,
 ) -> Blueprint:
     machine = Lexers(grammar, automata)
-    numbers = {one.name: index for index, one in enumerate(grammar.terminals)}
+    lexers = _lexers(grammar, table, machine)
+    starts = {lexer: machine.start(lexer) for lexer in lexers}
+    budget.check_time()
+    ways = explored(machine, starts.values())
+    budget.check_time()
+    shown = Completable(cfg, automata, grammar.ignored, sets_in([ways], machine.conditions))
+    tokens_of = {number: (terminal, *sorted(equal)) for (terminal, equal), number in machine.kinds.items()}
+    unsure = unsure_states(shown, machine.conditions, ways, tokens_of)
     writer = Writer(known)
-    rules = MachineRules(writer, machine, writer.end)
-    made: dict[frozenset[int], tuple[Lexer, int]] = {}
-    lexers, starts = [], []
+    rules = MachineRules(writer, machine, writer.end, unsure=unsure, max_inline=0)
+    numbers = {
+        lexer: writer.new_rule(partial(rules.write, first), searched=not shown.is_shown)
+        for lexer, first in starts.items()
+    }
+    writer.write_rules()
+    (start,) = table.start_states.values()
+    writer.parser(start)
+    budget.check_time()
+    places = [numbers[lexer] for lexer in lexers]
+    ends: list[list[int]] = [[] for _ in range(writer.num_rules)]
+    for state, kinds in kinds_ahead(ways).items():
+        if state in rules.rests:
+            ends[rules.rests[state]] = sorted(kinds)
+    return Blueprint(writer, parser_array(grammar, table, lexers, machine.kinds, places, ends))
+
+
+def _lexers(grammar: LarkGrammar, table: IntParseTable, machine: Lexers) -> list[Lexer]:
+    """By state of the parser, its lexer."""
+    numbers = {one.name: index for index, one in enumerate(grammar.terminals)}
+    made: dict[frozenset[int], Lexer] = {}
+    found = []
     for state in range(len(table.states)):
         names = table.states[state]
         accepted = frozenset([*(numbers[one] for one in names if one in numbers), *grammar.ignored])
         if accepted not in made:
-            budget.check_time()
-            lexer = lexer_of(accepted, grammar.terminals, machine.literals)
-            made[accepted] = lexer, writer.new_rule(partial(rules.write, machine.start(lexer)))
-        lexers.append(made[accepted][0])
-        starts.append(made[accepted][1])
-    writer.write_rules()
-    (start,) = table.start_states.values()
-    writer.parser(start)
-    return Blueprint(writer, parser_array(grammar, table, lexers, machine.kinds, starts))
+            made[accepted] = lexer_of(accepted, grammar.terminals, machine.literals)
+        found.append(made[accepted])
+    return found

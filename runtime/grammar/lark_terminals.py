@@ -17,7 +17,7 @@ from treille.runtime.grammar.charset import Ranges, make_set
 from treille.runtime.grammar.classes import Classes
 from treille.runtime.grammar.lexing import DEAD, NOTHING_LEFT, Automaton, Leaf, Reference
 from treille.runtime.grammar.normal import normalize
-from treille.runtime.grammar.store import MANY
+from treille.runtime.grammar.store import MANY, SEARCHED
 from treille.runtime.grammar.tree import NOTHING, Chars, Look
 
 MAX_INLINE = 40  # states in a row that are written out in the rule before them
@@ -39,13 +39,15 @@ class Writer(build.Program):
 
     def __init__(self, known: int) -> None:
         super().__init__()
+        self._searched: list[bool] = []
         self._bodies: list[Callable[[], None]] = []
         self._num_written = 0
         self.known = known
 
-    def new_rule(self, body: Callable[[], None]) -> int:
-        """The number of a rule; `body` writes its expression, later."""
+    def new_rule(self, body: Callable[[], None], *, searched: bool = False) -> int:
+        """The number of a rule; `body` writes its expression, later. If `searched`, it may have no text."""
         self._bodies.append(body)
+        self._searched.append(searched)
         return len(self._bodies) - 1
 
     def write_rules(self) -> None:
@@ -57,7 +59,8 @@ class Writer(build.Program):
 
     def rule(self, number: int) -> None:
         """A text of a rule."""
-        self.code += (build._RULE, number, self.known)
+        known = self.known | (SEARCHED if self._searched[number] else 0)
+        self.code += (build._RULE, number, known)
 
     def sequence(self, count: int) -> None:
         """The last `count` expressions, one after the other."""
@@ -85,13 +88,26 @@ class Writer(build.Program):
 
 
 class MachineRules:
-    """The rules for the states of a machine. `end` writes what stands where a token of a kind ends."""
+    """The rules for the states of a machine. `end` writes what stands where a token of a kind ends.
 
-    def __init__(self, writer: Writer, machine: Machine, end: Callable[[int], None]) -> None:
+    `unsure`: the states of which it is not sure that what follows has an end (see `lark_live.py`).
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        machine: Machine,
+        end: Callable[[int], None],
+        *,
+        unsure: frozenset[int] = frozenset(),
+        max_inline: int = MAX_INLINE,
+    ) -> None:
+        self._unsure = unsure
+        self._max_inline = max_inline
         self._writer = writer
         self._machine = machine
         self._end = end
-        self._rests: dict[int, int] = {}
+        self.rests: dict[int, int] = {}
         self._matches: dict[int, int] = {}
         self._looks = [normalize(look) for look in machine.conditions]
         self._refused = [normalize(Look(look.body, look.behind, negated=True)) for look in machine.conditions]
@@ -133,9 +149,11 @@ class MachineRules:
         elif self._is_inline(state, depth):
             self._write_ways(state, lambda one: self.write(one, depth + 1))
         else:
-            if state not in self._rests:
-                self._rests[state] = self._writer.new_rule(lambda: self._write_ways(state, self.write))
-            self._writer.rule(self._rests[state])
+            if state not in self.rests:
+                self.rests[state] = self._writer.new_rule(
+                    lambda: self._write_ways(state, self.write), searched=state in self._unsure
+                )
+            self._writer.rule(self.rests[state])
 
     def _write_matches(self, state: int) -> None:
         if all(isinstance(one, Leaf) and one.matched for _, one in self._machine.ways(state)):
@@ -165,7 +183,7 @@ class MachineRules:
 
     def _is_inline(self, state: int, depth: int) -> bool:
         """Whether a state is written out where it is reached: it leads straight on, to one other."""
-        if depth >= MAX_INLINE or state in self._rests:
+        if depth >= self._max_inline or state in self.rests or state in self._unsure:
             return False
         ways = self._machine.ways(state)
         return len(ways) == 1 and isinstance(ways[0][1], Leaf) and ways[0][1].state != state
