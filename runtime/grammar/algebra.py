@@ -200,7 +200,7 @@ def _tidied(store: Store, members: Int64s, count: int) -> int:  # pragma: no cov
         num_repeats += kind == REPEAT
         has_look |= kind == LOOK
         has_empty |= node == EPSILON
-        if node != EPSILON and not nodes[node, KNOWN] & BEHINDS:
+        if node != EPSILON and not nodes[node, KNOWN] & (BEHINDS | LOOKS):
             others |= nodes[node, KNOWN] & NULLABLE
     if num_repeats > 1 and count <= _FEW:
         count = _with_ranges_joined(store, members, count)

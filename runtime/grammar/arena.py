@@ -132,19 +132,24 @@ class Arena:
 
     def _grow(self) -> None:
         store = self.store
+        memo = store.memo
         if store.facts[NUM_NODES] == len(store.nodes):
             room = 2 * len(store.nodes)
             if room > MAX_NODES:
                 raise ArenaFull
-            self.store = store = store._replace(
+            store = store._replace(
                 nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64)
             )
-            rehash(store)
-        if 2 * store.facts[NUM_MEMOS] > len(store.memo):
+        if 2 * store.facts[NUM_MEMOS] > len(memo):
             # Past the limit what is known is forgotten, and found again.
-            room = min(2 * len(store.memo), _MAX_MEMOS)
-            self.store = store = store._replace(memo=np.full((room, 3), -1, np.int64))
-            store.facts[NUM_MEMOS] = 0
+            room = min(4 * len(memo), _MAX_MEMOS)
+            store = store._replace(memo=np.full((room, 3), -1, np.int64))
+            store.facts[NUM_MEMOS] *= room > len(memo)
+        if store is not self.store:
+            if store.buckets is self.store.buckets:
+                store.buckets[:] = -1
+            rehash(store, memo)
+            self.store = store
         if store.facts[NUM_STATES] == len(store.states):
             room = 2 * len(store.states)
             if room > MAX_STATES:

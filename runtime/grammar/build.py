@@ -10,6 +10,7 @@ from treille.runtime.grammar import charset
 from treille.runtime.grammar.algebra import concat, everything, look, negation, repeat, united
 from treille.runtime.grammar.charset import Ranges
 from treille.runtime.grammar.classes import Classes, classes_of
+from treille.runtime.grammar.lalr_steps import parsed
 from treille.runtime.grammar.store import (
     BEHIND,
     BEHINDS,
@@ -25,7 +26,9 @@ from treille.runtime.grammar.store import (
     NUM_STATES,
     RULE,
     RULES,
+    SEARCHED,
     SPENT,
+    STACK,
     STEPS,
     TERM,
     TROUBLE,
@@ -42,9 +45,10 @@ from treille.runtime.grammar.tree import Chars, Choice, Look, Repeat, Sequence, 
 
 MAX_PARTS = 200_000  # numbers in a program
 MAX_ROOM = 1 << 20  # expressions
+_SHORT_RUN = 8  # characters of one set that are not yet counted
 MAX_TRACKERS = 62
 # What a program may say.
-_CHARS, _STRING, _SEQUENCE, _CHOICE, _REPEAT, _AHEAD, _BEHIND, _RULE, _TERM, _IS_RULE = range(10)
+_CHARS, _STRING, _SEQUENCE, _CHOICE, _REPEAT, _AHEAD, _BEHIND, _RULE, _TERM, _PARSER, _IS_RULE = range(11)
 
 NO_LEXER = np.zeros(0, np.int64)
 
@@ -79,9 +83,11 @@ class Program:
         if isinstance(tree, Chars):
             code += (_CHARS, self.set_number(tree.ranges))
         elif isinstance(tree, Sequence):
-            if len(tree.parts) > 1 and all(isinstance(part, Chars) for part in tree.parts):
-                code += (_STRING, len(tree.parts))
-                code += [self.set_number(part.ranges) for part in tree.parts if isinstance(part, Chars)]
+            numbers = [self.set_number(part.ranges) for part in tree.parts if isinstance(part, Chars)]
+            if len(numbers) == len(tree.parts) > _SHORT_RUN and len(set(numbers)) == 1:
+                code += (_CHARS, numbers[0], _REPEAT, len(numbers), len(numbers))
+            elif len(numbers) == len(tree.parts) > 1:
+                code += (_STRING, len(numbers), *numbers)
             else:
                 for part in tree.parts:
                     self.add(part)
@@ -152,7 +158,7 @@ class Blueprint:
         made = empty_store(self.classes, self.lexer, 0, num_nodes=room, num_states=num_states)
         made = made._replace(facts=self._facts.copy())
         made.nodes[: self.num_fixed] = self._nodes
-        rehash(made)
+        rehash(made, made.memo)
         if not possible.all():
             lead = made.facts[LEAD:RULES]
             lead[~possible] = -1
@@ -254,7 +260,7 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
                 return np.int64(EMPTY), np.int64(-1)
             trackers[index] = tracker
             num_trackers = max(num_trackers, index + 1)
-            stack[top - 1] = intern(store, BEHIND, index, count, NONE, NONE, BEHINDS)
+            stack[top - 1] = intern(store, BEHIND, index, count, NONE, NONE, BEHINDS | SEARCHED)
         elif what == _RULE:
             stack[top] = intern(store, RULE, count, NONE, NONE, NONE, code[at])
             at += 1
@@ -262,6 +268,9 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
         elif what == _TERM:
             stack[top] = intern(store, TERM, count, NONE, NONE, NONE, code[at])
             at += 1
+            top += 1
+        elif what == _PARSER:
+            stack[top] = parsed(store, intern(store, STACK, count, EMPTY, NONE, NONE, NONE))
             top += 1
         else:
             top -= 1

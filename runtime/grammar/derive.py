@@ -24,6 +24,7 @@ from treille.runtime.grammar.algebra import (
     spread,
     united,
 )
+from treille.runtime.grammar.lalr_steps import token_start, within
 from treille.runtime.grammar.store import (
     AND,
     BEHIND,
@@ -37,6 +38,7 @@ from treille.runtime.grammar.store import (
     HIGH,
     KIND,
     KNOWN,
+    LEXED,
     LOOK,
     LOW,
     MANY,
@@ -45,11 +47,13 @@ from treille.runtime.grammar.store import (
     NULLABLE,
     NUM_NODES,
     OR,
+    PARSED,
     REPEAT,
     RULE,
     RULES,
     SEARCHED,
     SPENT,
+    TERM,
     TROUBLE,
     VECTOR,
     A,
@@ -106,8 +110,10 @@ def _nullable_once(store: Store, node: int, bits: int) -> int:  # pragma: no cov
     """Whether an expression is nullable: 0 or 1; or 2 and the part that must be known first."""
     row = store.nodes[node]
     kind = row[KIND]
-    if kind == RULE:
+    if kind == RULE or kind == LEXED:
         return np.int64(0)
+    if kind == PARSED:
+        return np.int64(row[KNOWN] & NULLABLE)
     if kind == REPEAT and row[LOW] == 0:
         return np.int64(1)
     while kind == OR or kind == AND or kind == CONCAT or kind == LOOK:
@@ -167,8 +173,11 @@ def _derived(store: Store, node: int, symbol: int, bits: int) -> int:  # pragma:
     kind = store.nodes[node, KIND]
     if kind == CHARS:
         return np.int64(EPSILON if store.members[store.nodes[node, A], symbol] else EMPTY)
-    if kind == EMPTY or kind == EPSILON or kind == BEHIND:
+    if kind == EMPTY or kind == EPSILON or kind == BEHIND or kind == TERM:
         return np.int64(EMPTY)
+    if kind == CONCAT and store.nodes[store.nodes[node, A], KIND] == CHARS:
+        allowed = store.members[store.nodes[store.nodes[node, A], A], symbol]
+        return np.int64(store.nodes[node, B] if allowed else EMPTY)
     return recall(store, _key(store, node, symbol), _relevant(store, node, bits))
 
 
@@ -217,6 +226,12 @@ def _derive_once(store: Store, node: int, symbol: int, bits: int) -> tuple[int, 
         if condition < 0:
             return result, row[A]
         return look(store, condition, part), none
+    if kind == LEXED or kind == PARSED:
+        inside = row[A] if kind == LEXED else token_start(store, row[A])
+        part = _derived(store, inside, symbol, bits)
+        if part < 0:
+            return result, inside
+        return within(store, part, row[B] if kind == LEXED else row[A]), none
     return result, none
 
 

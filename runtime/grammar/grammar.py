@@ -105,9 +105,8 @@ class Grammar:
         key = state * self.vocab.vocab_size + token_id
         following = self._moves.get(key)
         if following is None:
-            data, ends = self.vocab.spellings
-            first = ends[token_id - 1] if token_id else 0
-            following = self.arena.after(state, data, first, ends[token_id])
+            first, end = self.vocab.ends[token_id : token_id + 2]
+            following = self.arena.after(state, self.vocab.trie.data, first, end)
             if following >= 0 and self.spellable is not None and not self.spellable[following]:
                 following = -1
             if len(self._moves) >= _MAX_MOVES:
@@ -134,17 +133,19 @@ class Grammar:
         return Arena.fresh(self._source, self.vocab.possible_bytes)
 
     def _walked(self, state: int) -> Mask:
-        wide = self.arena.ask(WIDENED, state)
-        if wide != state:
-            reach = int(self.arena.store.facts[AGREES])
+        arena, trie = self.arena, self.vocab.trie
+        wide, reach = arena.ask(WIDENED, state), -1
+        if wide == state:
+            row = self._fresh_row(state)
+        else:
+            reach = int(arena.store.facts[AGREES])
             row = self.mask(wide)
             if self._looked[wide] <= reach:
                 return row
-        row = self._fresh_row(state)
-        trie = self.vocab.trie
+            row = row.copy()
         stack = np.empty(int(trie.max_depth) + 1, np.int32)
-        symbols = self._symbols
-        self._looked[state] = self.arena.run(fill_tokens, trie, self.vocab.slices, symbols, state, stack, row)
+        looked = arena.run(fill_tokens, trie, self.vocab.slices, self._symbols, state, reach, stack, row)
+        self._looked[state] = looked
         return row
 
     def _spelled(self, state: int) -> Mask:

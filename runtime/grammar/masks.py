@@ -6,17 +6,40 @@ child, after one that it does not comes the next node outside of the subtree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from treille.runtime.grammar.states import after_byte, live_after
-from treille.runtime.grammar.store import MIDDLE, TROUBLE, UNKNOWN, Flags, Store, grafted
+from treille.runtime.grammar.states import after_byte, after_bytes, live_after
+from treille.runtime.grammar.store import (
+    BEHINDS,
+    CHARS,
+    CONCAT,
+    HIGH,
+    KIND,
+    KNOWN,
+    MANY,
+    MIDDLE,
+    NODE,
+    OR,
+    REPEAT,
+    SEARCHED,
+    TROUBLE,
+    UNKNOWN,
+    A,
+    B,
+    Bytes,
+    Flags,
+    Int32s,
+    Int64s,
+    Store,
+    grafted,
+    inner,
+)
 
-Int32s = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
 
 
@@ -37,7 +60,8 @@ class Trie(NamedTuple):
     `byte`: uint8, the byte that leads to a node; `depth`: int32, bytes from the root, at least 1;
     `skip`: int32, the first node behind the subtree; the tokens that end at node i are
     `token_ids[token_start[i]:token_start[i + 1]]`, several if their bytes are the same. `covered`: bit k is
-    set if every token at or below the node is in slice k (see `slices.py`).
+    set if every token at or below the node is in slice k (see `slices.py`). The bytes of token t are
+    `data[ends[t]:ends[t + 1]]`; `by_length`: the ids of tokens with bytes, the shorter first.
     """
 
     byte: Bytes
@@ -45,8 +69,11 @@ class Trie(NamedTuple):
     skip: Int32s
     token_start: Int32s
     token_ids: Int32s
-    covered: NDArray[np.uint16]
+    covered: NDArray[np.uint32]
     max_depth: np.int64
+    data: Bytes
+    ends: Int64s
+    by_length: Int64s
 
     @property
     def nbytes(self) -> int:
@@ -99,34 +126,40 @@ def _lay_out(
     return count
 
 
-def build_trie(tokens: list[tuple[bytes, int]]) -> Trie:
-    """The trie of (bytes, token id) pairs, no bytes empty."""
-    tokens = sorted(tokens)
+def build_trie(spellings: Sequence[bytes | None]) -> Trie:
+    """The trie of a vocabulary: by token id its bytes, or None."""
+    tokens = sorted((spelling, token_id) for token_id, spelling in enumerate(spellings) if spelling)
     lengths = np.array([len(spelling) for spelling, _ in tokens], np.int64)
-    ends = np.cumsum(lengths)
+    ids = np.array([token_id for _, token_id in tokens], np.int64)
     room = int(lengths.sum())
     data = np.frombuffer(b"".join(spelling for spelling, _ in tokens), np.uint8)
     byte, depth, skip = np.empty(room, np.uint8), np.empty(room, np.int32), np.empty(room, np.int32)
     token_start = np.empty(room + 1, np.int32)
     max_depth = int(lengths.max(initial=0))
-    count = _lay_out(data, ends, byte, depth, skip, token_start, np.empty(max_depth + 1, np.int32))
+    path = np.empty(max_depth + 1, np.int32)
+    count = _lay_out(data, np.cumsum(lengths), byte, depth, skip, token_start, path)
     token_start[count] = len(tokens)
+    by_id = [spelling or b"" for spelling in spellings]
     return Trie(
         byte=byte[:count].copy(),
         depth=depth[:count].copy(),
         skip=skip[:count].copy(),
         token_start=token_start[: count + 1].copy(),
-        token_ids=np.array([token_id for _, token_id in tokens], np.int32),
-        covered=np.zeros(count, np.uint16),
+        token_ids=ids.astype(np.int32),
+        covered=np.zeros(count, np.uint32),
         max_depth=np.int64(max_depth),
+        # A copy can be written to, which to compiled code is another type than one that cannot.
+        data=np.frombuffer(b"".join(by_id), np.uint8).copy(),
+        ends=np.cumsum([0, *map(len, by_id)]),
+        by_length=ids[np.argsort(lengths, kind="stable")],
     )
 
 
 @njit(cache=True, nogil=True)
-def cover(trie: Trie, slices_of: NDArray[np.uint16]) -> None:  # pragma: no cover
+def cover(trie: Trie, slices_of: NDArray[np.uint32]) -> None:  # pragma: no cover
     """Fills `covered`, given the slices of every token as bits: from the last node to the first."""
     for node in range(len(trie.byte) - 1, -1, -1):
-        bits = np.uint16(0xFFFF)
+        bits = np.uint32(0xFFFFFFFF)
         for index in range(trie.token_start[node], trie.token_start[node + 1]):
             bits &= slices_of[trie.token_ids[index]]
         child = node + 1
@@ -136,16 +169,44 @@ def cover(trie: Trie, slices_of: NDArray[np.uint16]) -> None:  # pragma: no cove
         trie.covered[node] = bits
 
 
+@inner
+def _loops_over(store: Store, node: int, symbols: Flags) -> bool:  # pragma: no cover
+    """Whether one of the alternatives begins with a loop without end over all characters of a slice."""
+    if store.nodes[node, KNOWN] & (SEARCHED | BEHINDS):
+        return False
+    last = False
+    while not last:
+        last = store.nodes[node, KIND] != OR
+        member = node if last else store.nodes[node, A]
+        head = store.nodes[member, A] if store.nodes[member, KIND] == CONCAT else member
+        body = store.nodes[head, A]
+        if (
+            store.nodes[head, KIND] == REPEAT
+            and store.nodes[head, HIGH] == MANY
+            and store.nodes[body, KIND] == CHARS
+        ):
+            covers = True
+            for symbol in range(symbols.shape[1]):
+                outside = not store.members[store.nodes[body, A], symbol]
+                covers = covers and not (outside and (symbols[0, symbol] or symbols[1, symbol]))
+            if covers:
+                return True
+        node = store.nodes[node, B]
+    return False
+
+
 @grafted
 def _allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: no cover
     """Whether every text of a slice may follow a state, at any length: whether its body's classes lead from
-    there, and its lead's at the very start, to few states, all live, and from those to no others."""
+    there, but first those of its first character, to few states, all live, and from those to no others."""
+    if _loops_over(store, store.states[state, NODE], symbols):
+        return True
     found = np.empty(_MAX_CLOSED, np.int64)
     count, at = 0, -1
     while at < count:
         here = state if at < 0 else found[at]
         for symbol in range(symbols.shape[1]):
-            if not symbols[0, symbol] and not (at < 0 and symbols[1, symbol]):
+            if not symbols[1 if at < 0 else 0, symbol]:
                 continue
             following = live_after(store, here, symbol)
             if following < 0:
@@ -162,24 +223,50 @@ def _allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: 
     return True
 
 
+@grafted
+def _correct_long(store: Store, trie: Trie, state: int, reach: int, row: Words) -> None:  # pragma: no cover
+    """Makes the bits of tokens longer than `reach` bytes right for `state`."""
+    for index in range(len(trie.by_length) - 1, -1, -1):
+        token_id = trie.by_length[index]
+        first, end = trie.ends[token_id], trie.ends[token_id + 1]
+        if end - first <= reach or store.facts[TROUBLE]:
+            break
+        bit = np.uint32(1) << np.uint32(token_id & 31)
+        if after_bytes(store, state, trie.data, first, end) < 0:
+            row[token_id >> 5] &= ~bit
+        else:
+            row[token_id >> 5] |= bit
+
+
 @njit(cache=True, nogil=True)
 def fill_tokens(
-    store: Store, trie: Trie, slices: Slices, symbols: Flags, state: int, stack: Int32s, row: Words
+    store: Store,
+    trie: Trie,
+    slices: Slices,
+    symbols: Flags,
+    state: int,
+    reach: int,
+    stack: Int32s,
+    row: Words,
 ) -> int:  # pragma: no cover
     """Sets the bits of the tokens that lead from `state` to a live state; returns how many bytes ahead it
-    looked.
+    looked. With `reach` at 0 or more, `row` is right already for tokens of so many bytes, and only those of
+    longer ones are looked at.
 
     `symbols`: bool [num_slices, 2, num_classes], see `slices.py`; `stack`: int32 [max_depth + 1]; `row`:
     uint32 [ceil(vocab_size / 32)], bits added to what is there.
     """
+    if reach >= 0:
+        _correct_long(store, trie, state, reach, row)
+        return np.int64(0)
     deepest = np.int64(0)
-    bit = np.uint16(0)
+    bit = np.uint32(0)
     if store.states[state, MIDDLE] < 0:
         for index in range(len(symbols)):
             if _allows_slice(store, state, symbols[index]):
                 row |= slices.words[index]
                 deepest = slices.longest[index]
-                bit = np.uint16(1 << index)
+                bit = np.uint32(1 << index)
                 break
             if store.facts[TROUBLE]:
                 return deepest

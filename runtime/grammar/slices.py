@@ -2,7 +2,7 @@
 
 Where a constraint allows any text over a slice's characters (inside a JSON string, a word, a number, white
 space), all the tokens of the slice are allowed at once, and only what is left of the trie is walked. A slice
-may have a *lead*: one character that its tokens may begin with, as most words begin with a space.
+may begin with other characters than it goes on with, as most words begin with a space.
 """
 
 from __future__ import annotations
@@ -23,56 +23,53 @@ from treille.runtime.grammar.masks import Slices
 from treille.runtime.grammar.store import Flags, Int64s
 
 _UPPER, _LOWER, _DIGIT = (0x41, 0x5A), (0x61, 0x7A), (0x30, 0x39)
-_SPACE: Ranges = ((0x20, 0x20),)
 _WORD: Ranges = (_DIGIT, _UPPER, (0x5F, 0x5F), _LOWER)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Tokens that match `pattern`: perhaps one character of `lead`, then one or more of `body`."""
+    """Tokens that match `pattern`: one character of `first`, then any of `body`."""
 
     pattern: str
     body: Ranges
-    lead: Ranges = ()
+    first: Ranges
 
 
 @cache
 def _all() -> tuple[_Slice, ...]:
     """The slices, the larger first: the first that a constraint allows is taken."""
-    return (
-        _Slice(r'[^"\\\x00-\x1f]+', charset.complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)))),
-        _Slice(r"[ -!#-\[\]-~]+", ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E))),
-        _Slice(r" ?\w+", charset.category("w", ascii_only=False), _SPACE),
-        _Slice(r" ?[A-Za-z0-9_]+", _WORD, _SPACE),
-        _Slice(r" ?[A-Za-z]+", (_UPPER, _LOWER), _SPACE),
-        _Slice(r"\w+", charset.category("w", ascii_only=False)),
-        _Slice(r" ?[a-z]+", (_LOWER,), _SPACE),
-        _Slice(r"[A-Za-z0-9_]+", _WORD),
-        _Slice(r"[A-Za-z0-9]+", (_DIGIT, _UPPER, _LOWER)),
-        _Slice(r"[A-Za-z]+", (_UPPER, _LOWER)),
-        _Slice(r"[a-z]+", (_LOWER,)),
-        _Slice(r"[A-Z]+", (_UPPER,)),
-        _Slice(r"[0-9]+", (_DIGIT,)),
-        _Slice(r"[ \t\n\r]+", ((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))),
-    )
+    word = charset.category("w", ascii_only=False)
+    text = charset.complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)))
+    space, blank = ((0x20, 0x20),), ((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))
+    visible = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E))
+    found = [_Slice(r'[^"\\\x00-\x1f]+', text, text), _Slice(r"[ -!#-\[\]-~]+", visible, visible)]
+    words = ((r"\w", word), ("[A-Za-z0-9_]", _WORD), ("[A-Za-z]", (_UPPER, _LOWER)), ("[a-z]", (_LOWER,)))
+    for pattern, body in words:
+        found.append(_Slice(f" ?{pattern}+", body, charset.union(space, body)))
+    for pattern, body in words:
+        found.append(_Slice(f" {pattern}*", body, space))
+        found.append(_Slice(f"{pattern}+", body, body))
+    for pattern, body in (("[A-Z]", (_UPPER,)), ("[0-9]", (_DIGIT,)), (r"[ \t\n\r]", blank)):
+        found.append(_Slice(f"{pattern}+", body, body))
+    return tuple(found)
 
 
 @cache
 def _ranges() -> tuple[Int64s, Int64s]:
-    """All ranges as pairs, and by range twice the number of its slice, and one if it is of the lead."""
+    """All ranges as pairs, and by range twice the number of its slice, and one if it is of the first."""
     pairs: list[tuple[int, int]] = []
     owners: list[int] = []
     for number, one in enumerate(_all()):
-        for which, ranges in enumerate((one.body, one.lead)):
+        for which, ranges in enumerate((one.body, one.first)):
             pairs.extend(ranges)
             owners.extend([2 * number + which] * len(ranges))
     return np.array(pairs, np.int64), np.array(owners, np.int64)
 
 
-def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray[np.uint16]]:
+def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray[np.uint32]]:
     """The slices of a vocabulary, and by token its slices as bits."""
     slices = _all()
-    bits = np.zeros(len(tokens), np.uint16)
+    bits = np.zeros(len(tokens), np.uint32)
     patterns = [re.compile(one.pattern).fullmatch for one in slices]
     members: list[list[int]] = [[] for _ in slices]
     for token_id, spelling in enumerate(tokens):
@@ -94,14 +91,14 @@ def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray
     longest = np.zeros(len(slices), np.int64)
     for number, ids in enumerate(members):
         chosen = np.array(ids, np.int64)
-        bits[chosen] |= np.uint16(1 << number)
+        bits[chosen] |= np.uint32(1 << number)
         np.bitwise_or.at(words[number], chosen >> 5, np.uint32(1) << (chosen & 31).astype(np.uint32))
         longest[number] = max((len(tokens[one] or b"") for one in ids), default=0)
     return Slices(words, longest), bits
 
 
 def symbols_of(classes: Classes) -> Flags:
-    """bool [num_slices, 2, num_classes]: the classes of the characters of each slice's body and lead."""
+    """bool [num_slices, 2, num_classes]: the classes of the characters of each slice's body and first."""
     return _symbols(classes.starts, classes.numbers, classes.members.shape[1], *_ranges(), len(_all()))
 
 

@@ -27,6 +27,7 @@ from treille.runtime.grammar.store import (
     DEAD,
     EMPTY,
     FULL,
+    KIND,
     KNOWN,
     LEAD,
     LIVE,
@@ -36,6 +37,7 @@ from treille.runtime.grammar.store import (
     NONE,
     NOWHERE,
     NUM_STATES,
+    OR,
     SEARCHED,
     SEARCHES,
     SEEN,
@@ -46,6 +48,8 @@ from treille.runtime.grammar.store import (
     TRACKERS,
     TROUBLE,
     UNKNOWN,
+    A,
+    B,
     Bytes,
     Int32s,
     Store,
@@ -53,6 +57,15 @@ from treille.runtime.grammar.store import (
     inner,
     intern,
 )
+
+
+@grafted
+def _is_plain(store: Store, node: int) -> bool:  # pragma: no cover
+    """Whether an expression, or an alternative of it, has a text for sure."""
+    while store.nodes[node, KIND] == OR and store.nodes[store.nodes[node, A], KNOWN] & SEARCHED:
+        node = store.nodes[node, B]
+    first = store.nodes[node, A] if store.nodes[node, KIND] == OR else node
+    return not store.nodes[first, KNOWN] & SEARCHED
 
 
 @inner
@@ -76,7 +89,7 @@ def state_of(store: Store, node: int, trackers: int, middle: int) -> int:  # pra
     status = 0
     if middle < 0 and nullable(store, node, bits):
         status = ACCEPTS | LIVE
-    elif not store.nodes[node, KNOWN] & (SEARCHED | BEHINDS):
+    elif _is_plain(store, node):
         status = LIVE
     row = store.states[state]
     row[NODE], row[TRACKERS], row[MIDDLE], row[STATUS] = node, trackers, middle, status

@@ -47,9 +47,9 @@ BEHIND = fixed(9)  # nothing; what stands before must (b = 0) or must not (b = 1
 RULE = fixed(10)  # rule a of a grammar
 VECTOR = fixed(11)  # a list of the trackers' expressions: no expression itself
 STATE = fixed(12)  # the key of a state: a node, a vector, a place within a character
-TERM = fixed(13)  # a terminal that is being read: state a of the lexer
+TERM = fixed(13)  # nothing; a token of kind a ends here
 NEVER = fixed(14)  # the threads of lexer state a find no match in what follows
-LEXED = fixed(15)  # lexer state a, and the stack b of an LR parser that takes the token
+LEXED = fixed(15)  # a is the rest of a token, and where that ends, the stack b of an LR parser takes it
 PARSED = fixed(16)  # the stack a of an LR parser, between two tokens
 STACK = fixed(17)  # an LR state a on top of stack b: no expression itself
 
@@ -153,8 +153,8 @@ def intern(
 
 
 @njit(cache=True, nogil=True)
-def rehash(store: Store) -> None:  # pragma: no cover
-    """Fills the empty `buckets` and forgets what was remembered of derivatives."""
+def rehash(store: Store, memo: Int64s) -> None:  # pragma: no cover
+    """Fills the empty `buckets`, and the empty memo with what an older one, if it is another, holds."""
     last = len(store.buckets) - 1
     for node in range(store.facts[NUM_NODES]):
         row = store.nodes[node]
@@ -162,6 +162,13 @@ def rehash(store: Store) -> None:  # pragma: no cover
         while store.buckets[slot] >= 0:
             slot = (slot + 1) & last
         store.buckets[slot] = node
+    if len(memo) < len(store.memo):
+        for row in memo:
+            if row[2] >= 0:
+                slot = _mixed(row[0], row[1]) & (len(store.memo) - 1)
+                while store.memo[slot, 2] >= 0:
+                    slot = (slot + 1) & (len(store.memo) - 1)
+                store.memo[slot] = row
 
 
 @inner
@@ -196,7 +203,7 @@ def remember(store: Store, key: int, bits: int, value: int) -> None:  # pragma: 
 @inner
 def points(kind: int) -> int:  # pragma: no cover
     """Which columns of a kind of row are other rows: bit 0 for a, bit 1 for b."""
-    if kind in (CONCAT, OR, AND, LOOK, VECTOR, STATE):
+    if kind in (CONCAT, OR, AND, LOOK, VECTOR, STATE, LEXED):
         return 3
     if kind in (NOT, REPEAT, PARSED):
         return 1

@@ -79,7 +79,7 @@ class Vocabulary:
         """Builds the trie and loads the compiled loops now, so that no request waits for them."""
         for pattern in (r"(?i)\d\w\s", r"(?ia)\d\w\s"):
             parse_python(pattern)
-        data, _ = self.spellings
+        data = self.trie.data
         program = Program()
         program.add(Repeat(ANY, 0, 1))
         blueprint = Blueprint(program)
@@ -88,7 +88,8 @@ class Vocabulary:
         arena.ask(FORCED, arena.start, data=np.empty(1, np.uint8))
         stack = np.empty(int(self.trie.max_depth) + 1, np.int32)
         row = np.zeros(self.num_words, np.uint32)
-        arena.run(fill_tokens, self.trie, self.slices, symbols_of(blueprint.classes), arena.start, stack, row)
+        symbols = symbols_of(blueprint.classes)
+        arena.run(fill_tokens, self.trie, self.slices, symbols, arena.start, -1, stack, row)
 
     @property
     def num_words(self) -> int:
@@ -98,9 +99,7 @@ class Vocabulary:
     @cached_property
     def trie(self) -> Trie:
         """The token trie; built when it is first wanted."""
-        trie = build_trie(
-            [(spelling, token_id) for token_id, spelling in enumerate(self.tokens) if spelling is not None]
-        )
+        trie = build_trie(self.tokens)
         cover(trie, self._slices_and_bits[1])
         return trie
 
@@ -114,12 +113,10 @@ class Vocabulary:
         return cut(self.tokens, self.num_words)
 
     @cached_property
-    def spellings(self) -> tuple[NDArray[np.uint8], list[int]]:
-        """The bytes of all tokens in one row, and where each token's end."""
-        joined = b"".join(spelling or b"" for spelling in self.tokens)
-        lengths = [len(spelling or b"") for spelling in self.tokens]
-        # A copy, which may be written to: to compiled code another type, and `ask` takes one.
-        return np.frombuffer(joined, np.uint8).copy(), np.cumsum(lengths).tolist()
+    def ends(self) -> list[int]:
+        """The bytes of token t are `trie.data[ends[t]:ends[t + 1]]`."""
+        ends: list[int] = self.trie.ends.tolist()
+        return ends
 
     @cached_property
     def single_bytes(self) -> NDArray[np.bool_]:
@@ -134,7 +131,7 @@ class Vocabulary:
     def possible_bytes(self) -> NDArray[np.bool_]:
         """Which bytes that begin a character are in any token, and all others: bool [256]."""
         possible = np.zeros(256, np.bool_)
-        possible[np.unique(self.spellings[0])] = True
+        possible[np.unique(self.trie.data)] = True
         possible[0x80:0xC0] = True
         return possible
 
