@@ -259,7 +259,7 @@ class ConstraintCompiler:
 
     def __init__(self, tokenizer: Tokenizer, compile: Compile | None = None) -> None:
         self._tokenizer = tokenizer
-        self._make: Compile = compile or _compile
+        self._make: Compile = compile or compile_constraint
         self._lock = Lock()
         self._vocab: Vocabulary | None = None
         self._index: TokenIndex | None = None
@@ -316,7 +316,3 @@ class ConstraintCompiler:
                 vocab.prepare()
                 self._vocab = vocab
             return self._vocab
-
-
-def _compile(constraint: Constraint, vocab: Vocabulary, *, cancelled: Cancelled | None = None) -> Grammar:
-    return compile_constraint(constraint, vocab)

@@ -5,7 +5,9 @@ A step is: plan, fill masks, forward, sample, commit.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +19,7 @@ from treille.radix.cache import PrefixCache
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
 from treille.runtime.forced import JumpForward
-from treille.runtime.grammar import Matcher
+from treille.runtime.grammar import Matcher, fill_masks
 from treille.runtime.group import Group, SampleGroup, ScoreGroup, Start
 from treille.runtime.matching import Mask, TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel
@@ -28,6 +30,7 @@ from treille.runtime.scheduler import Chunk, Scheduler, StepPlan
 from treille.runtime.sequence import Kind, Sequence
 from treille.runtime.types import Event, Request, ScoreRequest
 
+MASK_WORKERS = min(8, os.cpu_count() or 1)
 # Samples of one request draw from streams of their own: seeds this far apart do not meet by counting.
 SEED_STRIDE = 0x9E3779B97F4A7C15
 RETRY_STRIDE = 0xD1342543DE82EF95
@@ -79,7 +82,13 @@ class EngineCore:
             max_positions=config.max_seq_len,
         )
         self._jumps = JumpForward(loaded.tokenizer, index) if config.jump_forward else None
+        # Threads are started as they are needed; this one works too.
+        self._mask_workers = ThreadPoolExecutor(MASK_WORKERS, thread_name_prefix="treille-mask")
         self._groups: dict[str, Group] = {}
+
+    def close(self) -> None:
+        """Let the worker threads go."""
+        self._mask_workers.shutdown()
 
     @property
     def busy(self) -> bool:
@@ -260,7 +269,7 @@ class EngineCore:
 
     def _sample_rows(self, seqs: list[Sequence]) -> list[SampleRow | Exception]:
         matchers = [seq.matcher for seq in seqs if seq.matcher is not None]
-        masks = iter(step_masks(matchers, -(-self._tokenizer.vocab_size // 32)))
+        masks = iter(step_masks(matchers, -(-self._tokenizer.vocab_size // 32), self._mask_workers))
         rows: list[SampleRow | Exception] = []
         for seq in seqs:
             mask = None if seq.matcher is None else next(masks)
@@ -309,15 +318,20 @@ class EngineCore:
         return make
 
 
-def step_masks(matchers: list[TextMatcher], num_words: int) -> list[Mask | Exception]:
+def step_masks(
+    matchers: list[TextMatcher], num_words: int, executor: Executor | None = None
+) -> list[Mask | Exception]:
     """What each matcher of a step allows next: uint32 [num_words].
 
     What a matcher raises stands in its place: it is its own request's fault and nobody else's.
     """
     plain = [i for i, matcher in enumerate(matchers) if isinstance(matcher, Matcher)]
-    order = plain + [i for i, matcher in enumerate(matchers) if not isinstance(matcher, Matcher)]
+    wrapped = [i for i, matcher in enumerate(matchers) if not isinstance(matcher, Matcher)]
+    order = plain + wrapped
     rows: NDArray[np.uint32] = np.empty((len(matchers), num_words), dtype=np.uint32)
-    errors = _fill_each([matchers[i] for i in order], rows)
+    errors = fill_masks(
+        [one for one in matchers if isinstance(one, Matcher)], rows[: len(plain)], executor
+    ) + _fill_each([matchers[i] for i in wrapped], rows[len(plain) :])
     found: list[Mask | Exception] = [*rows]
     for place, row, error in zip(order, rows, errors, strict=True):
         found[place] = row if error is None else error

@@ -235,6 +235,7 @@ class Engine:
             self._wake.notify()
         self._compiling.close(wait=False)
         self._thread.join()
+        self._core.close()
         self._compiling.close()
         atexit.unregister(self.close)
 

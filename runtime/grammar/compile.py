@@ -10,22 +10,32 @@ import numpy as np
 from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.automaton import Dfa, renumber
 from treille.runtime.grammar.grammar import Grammar
-from treille.runtime.grammar.limits import MAX_CHOICE_BYTES, Budget
+from treille.runtime.grammar.lark_compile import compile_lark
+from treille.runtime.grammar.limits import MAX_CHOICE_BYTES, Budget, Cancelled
 from treille.runtime.grammar.regex import DIALECTS, regex_blueprint
 from treille.runtime.grammar.vocabulary import Vocabulary
 from treille.runtime.params import Constraint
 
 
-def compile_constraint(constraint: Constraint, vocab: Vocabulary) -> Grammar:
-    """The grammar of a request's constraint; errors name the request's field."""
+def compile_constraint(
+    constraint: Constraint, vocab: Vocabulary, *, cancelled: Cancelled | None = None
+) -> Grammar:
+    """The grammar of a request's constraint; errors name the request's field.
+
+    `cancelled` is asked now and then whether to stop, which ends in `CompileCancelled`.
+    """
     if constraint.kind == "regex" and isinstance(constraint.source, str):
-        return compile_regex(constraint.source, vocab)
+        return compile_regex(constraint.source, vocab, cancelled=cancelled)
     if constraint.kind == "choices" and isinstance(constraint.source, tuple):
-        return compile_choices(constraint.source, vocab)
+        return compile_choices(constraint.source, vocab, cancelled=cancelled)
+    if constraint.kind == "grammar" and isinstance(constraint.source, str):
+        return compile_lark(constraint.source, vocab, cancelled=cancelled)
     raise InvalidConstraint(f"no constraint has kind {constraint.kind!r} and source {constraint.source!r}")
 
 
-def compile_regex(pattern: str, vocab: Vocabulary, *, dialect: str = "python") -> Grammar:
+def compile_regex(
+    pattern: str, vocab: Vocabulary, *, dialect: str = "python", cancelled: Cancelled | None = None
+) -> Grammar:
     """The texts that a regular expression takes whole.
 
     `dialect` "python": those that `re.fullmatch(pattern, text)` takes. "ecma": those in which ECMA-262 with
@@ -40,12 +50,16 @@ def compile_regex(pattern: str, vocab: Vocabulary, *, dialect: str = "python") -
     if dialect not in DIALECTS:
         raise ValueError(f"dialect must be one of {', '.join(DIALECTS)}, not {dialect!r}")
     with _field("regex"):
+        budget = Budget("regex", cancelled=cancelled)
         return vocab.cache.get(
-            ("regex", dialect, pattern), lambda: Grammar(regex_blueprint(pattern, dialect), vocab)
+            ("regex", dialect, pattern),
+            lambda: Grammar(regex_blueprint(pattern, dialect, budget=budget), vocab, budget),
         )
 
 
-def compile_choices(choices: Sequence[str], vocab: Vocabulary) -> Grammar:
+def compile_choices(
+    choices: Sequence[str], vocab: Vocabulary, *, cancelled: Cancelled | None = None
+) -> Grammar:
     """Exactly the given texts, byte for byte. A text given twice counts once; `""` means to stop at once.
 
     Raises `InvalidConstraint` for no choices, for one that is not a string, and for one with a lone
@@ -60,7 +74,10 @@ def compile_choices(choices: Sequence[str], vocab: Vocabulary) -> Grammar:
             raise InvalidConstraint(f"choices are strings, not {one!r}", field="choices")
     texts = frozenset(choices)
     with _field("choices"):
-        return vocab.cache.get(("choices", texts), lambda: Grammar(choices_dfa(tuple(texts)), vocab))
+        budget = Budget("choices", cancelled=cancelled)
+        return vocab.cache.get(
+            ("choices", texts), lambda: Grammar(choices_dfa(tuple(texts), budget), vocab, budget)
+        )
 
 
 @contextmanager
@@ -73,9 +90,9 @@ def _field(name: str) -> Iterator[None]:
         raise
 
 
-def choices_dfa(choices: Sequence[str]) -> Dfa:
+def choices_dfa(choices: Sequence[str], budget: Budget | None = None) -> Dfa:
     """The minimal automaton of a finite set of texts."""
-    budget = Budget("choices")
+    budget = budget or Budget("choices")
     spellings = set()
     for one in choices:
         try:

@@ -42,7 +42,7 @@ class Grammar:
     any, or past the limits.
     """
 
-    def __init__(self, source: Blueprint | Dfa, vocab: Vocabulary) -> None:
+    def __init__(self, source: Blueprint | Dfa, vocab: Vocabulary, budget: Budget | None = None) -> None:
         self.vocab = vocab
         self.lock = RLock()
         self.spellable: Flags | None = None
@@ -53,7 +53,7 @@ class Grammar:
         try:
             if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
                 raise InvalidConstraint("no text matches the pattern")
-            self._check_spelling()
+            self._check_spelling(budget or Budget("constraint"))
         except ArenaFull:
             raise _too_large() from None
         self._masks: OrderedDict[int, Mask] = OrderedDict()
@@ -114,6 +114,10 @@ class Grammar:
             self._moves[key] = following
         return following
 
+    def has_mask(self, state: int) -> bool:
+        """Whether the mask of a state is there without a walk."""
+        return state in self._masks
+
     def must_stop(self, state: int) -> bool:
         """Whether the text is accepted and no token can follow. Call with the lock held."""
         if not self.arena.accepts(state):
@@ -161,7 +165,7 @@ class Grammar:
             return self.vocab.eos_words.copy()
         return np.zeros(self.vocab.num_words, np.uint32)
 
-    def _check_spelling(self) -> None:
+    def _check_spelling(self, budget: Budget) -> None:
         """Where the vocabulary lacks bytes that may be needed, finds out which states can be spelled."""
         if isinstance(self._source, Dfa):
             used = (self._source.transitions >= 0).any(axis=0)
@@ -170,18 +174,17 @@ class Grammar:
         if not (used & ~self.vocab.single_bytes).any():
             return
         if isinstance(self._source, Blueprint):
-            self._source = whole_dfa(self.arena)
+            self._source = whole_dfa(self.arena, budget)
             self.arena = self._new_arena()
-        self.spellable = _spellable(self._source, self.vocab)
+        self.spellable = _spellable(self._source, self.vocab, budget)
 
 
 def _too_large() -> UnsupportedConstraint:
     return UnsupportedConstraint("constraint", "offset 0", "one step of it needs more memory than the limit")
 
 
-def _spellable(dfa: Dfa, vocab: Vocabulary) -> Flags:
+def _spellable(dfa: Dfa, vocab: Vocabulary, budget: Budget) -> Flags:
     """By state: whether tokens can spell a text from it to acceptance."""
-    budget = Budget("vocabulary")
     trie = vocab.trie
     stack = np.empty(int(trie.max_depth) + 1, np.int32)
     live = dfa.accepting.copy()
@@ -238,6 +241,10 @@ class Matcher:
         else:
             row[:words] = self._ask(self.grammar.mask)
         row[words:] = 0
+
+    def is_ready(self) -> bool:
+        """Whether `fill_mask` would only copy what is known."""
+        return self._finished or (self._arena is self.grammar.arena and self.grammar.has_mask(self._state))
 
     def allows(self, token_id: int) -> bool:
         """Whether `accept` would take the token."""

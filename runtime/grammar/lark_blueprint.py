@@ -27,14 +27,16 @@ from treille.runtime.grammar.store import BEHINDS
 MAX_SECONDS = 10.0  # of processor time, to compile a grammar
 
 
-def lark_blueprint(text: str, start: str = "start", parser: Parser = "earley") -> Blueprint:
+def lark_blueprint(
+    text: str, start: str = "start", parser: Parser = "earley", budget: Budget | None = None
+) -> Blueprint:
     """The expression of a grammar.
 
     Raises `InvalidConstraint` for what Lark refuses and for a grammar that no text can be derived from,
     `UnsupportedConstraint` for what cannot be enforced exactly, and past the limits.
     """
     classes_of([])  # numba compiles it at the first call of all, which is no grammar's fault
-    budget = Budget("grammar", seconds=MAX_SECONDS)
+    budget = budget or Budget("grammar", seconds=MAX_SECONDS)
     grammar = load_lark(text, start, parser, budget)
     automata = []
     for terminal in grammar.terminals:

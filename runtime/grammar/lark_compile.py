@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.grammar import Grammar
-from treille.runtime.grammar.lark_blueprint import lark_blueprint
+from treille.runtime.grammar.lark_blueprint import MAX_SECONDS, lark_blueprint
 from treille.runtime.grammar.lark_loader import Parser
+from treille.runtime.grammar.limits import Budget, Cancelled
 from treille.runtime.grammar.vocabulary import Vocabulary
 
 PARSERS = ("earley", "lalr")
 
 
-def compile_lark(text: str, vocab: Vocabulary, start: str = "start", parser: Parser = "earley") -> Grammar:
+def compile_lark(
+    text: str,
+    vocab: Vocabulary,
+    start: str = "start",
+    parser: Parser = "earley",
+    *,
+    cancelled: Cancelled | None = None,
+) -> Grammar:
     """Exactly the texts that `lark.Lark(text, start=start, parser=parser).parse` takes.
 
     `parser` "earley" has Lark's dynamic lexer: every terminal that the rules allow at a place is matched
@@ -37,8 +45,10 @@ def compile_lark(text: str, vocab: Vocabulary, start: str = "start", parser: Par
     if not isinstance(text, str):
         raise InvalidConstraint(f"a grammar is a string, not {text!r}", field="grammar")
     try:
+        budget = Budget("grammar", seconds=MAX_SECONDS, cancelled=cancelled)
         return vocab.cache.get(
-            ("lark", parser, start, text), lambda: Grammar(lark_blueprint(text, start, parser), vocab)
+            ("lark", parser, start, text),
+            lambda: Grammar(lark_blueprint(text, start, parser, budget), vocab, budget),
         )
     except ConstraintError as error:
         error.field = error.field or "grammar"

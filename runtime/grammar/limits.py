@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from treille.runtime.errors import UnsupportedConstraint
+from treille.runtime.errors import CompileCancelled, UnsupportedConstraint
+
+Cancelled = Callable[[], bool]
 
 MAX_SECONDS = 2.0  # of the compiling thread's processor time: a busy machine refuses nothing more
 MAX_STATES = 65_536  # of a finished automaton; 1 KiB each
@@ -15,15 +18,21 @@ MAX_CHOICE_BYTES = 1_000_000
 
 
 class Budget:
-    """The time of one compilation, and the words for whatever limit it runs into."""
+    """The time of one compilation, and the words for whatever limit it runs into. `cancelled` says whether
+    anybody still waits for it."""
 
-    def __init__(self, keyword: str, *, seconds: float = MAX_SECONDS) -> None:
+    def __init__(
+        self, keyword: str, *, seconds: float = MAX_SECONDS, cancelled: Cancelled | None = None
+    ) -> None:
         self._keyword = keyword
         self._seconds = seconds
+        self._cancelled = cancelled
         self._deadline = time.thread_time() + seconds
 
     def check_time(self) -> None:
-        """Raises `UnsupportedConstraint` when the time is up."""
+        """Raises `UnsupportedConstraint` when the time is up, `CompileCancelled` when nobody waits."""
+        if self._cancelled is not None and self._cancelled():
+            raise CompileCancelled("nobody waits for the compile any more")
         if time.thread_time() > self._deadline:
             raise self.exceeded(f"compiling it takes longer than the limit of {self._seconds:g} s")
 

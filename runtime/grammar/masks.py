@@ -284,11 +284,13 @@ def fill_tokens(
             following = after_byte(store, np.int64(stack[depth - 1]), np.int64(trie.byte[node]))
             if store.facts[TROUBLE]:
                 return deepest
+        # A byte that is not allowed was looked at too: where counts are endless it may be the one that
+        # follows a count.
+        deepest = max(deepest, np.int64(depth))
         if following < 0:
             node = np.int64(trie.skip[node])
             continue
         stack[depth] = following
-        deepest = max(deepest, np.int64(depth))
         for index in range(trie.token_start[node], trie.token_start[node + 1]):
             token_id = trie.token_ids[index]
             row[token_id >> 5] |= np.uint32(1) << np.uint32(token_id & 31)

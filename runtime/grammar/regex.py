@@ -24,13 +24,18 @@ DIALECTS = ("python", "ecma")
 MAX_STATES = 1 << 15  # of a whole automaton
 
 
-def regex_blueprint(pattern: str, dialect: str = "python") -> Blueprint:
+def regex_blueprint(pattern: str, dialect: str = "python", *, budget: Budget | None = None) -> Blueprint:
     """The expression of a pattern.
 
     Raises `InvalidConstraint` (with the offset) for what the dialect does not allow, `UnsupportedConstraint`
     for what cannot be enforced exactly, and past the limits.
     """
-    tree = parse_python(pattern) if dialect == "python" else search_tree(parse_ecma(pattern))
+    if dialect == "python":
+        tree = parse_python(pattern, budget=budget)
+    else:
+        tree = search_tree(parse_ecma(pattern, budget=budget))
+    if budget is not None:
+        budget.check_time()
     return tree_blueprint(tree)
 
 
@@ -49,9 +54,9 @@ def regex_dfa(pattern: str, dialect: str = "python") -> Dfa:
     return whole_dfa(Arena.fresh(regex_blueprint(pattern, dialect)))
 
 
-def whole_dfa(arena: Arena) -> Dfa:
+def whole_dfa(arena: Arena, budget: Budget | None = None) -> Dfa:
     """Explores every state. Raises `UnsupportedConstraint` past the limits."""
-    budget = Budget("constraint")
+    budget = budget or Budget("constraint")
     done = 0
     try:
         while done < arena.num_states:

@@ -37,7 +37,8 @@ _CATEGORIES = """
 C Other; Cc Control cntrl; Cf Format; Cn Unassigned; Co Private_Use; Cs Surrogate; L Letter; LC Cased_Letter;
 Ll Lowercase_Letter; Lm Modifier_Letter; Lo Other_Letter; Lt Titlecase_Letter; Lu Uppercase_Letter;
 M Mark Combining_Mark; Mc Spacing_Mark; Me Enclosing_Mark; Mn Nonspacing_Mark;
-N Number; Nd Decimal_Number digit; Nl Letter_Number; No Other_Number; P Punctuation punct; Pc Connector_Punctuation; Pd Dash_Punctuation;
+N Number; Nd Decimal_Number digit; Nl Letter_Number; No Other_Number; P Punctuation punct;
+Pc Connector_Punctuation; Pd Dash_Punctuation;
 Pe Close_Punctuation; Pf Final_Punctuation; Pi Initial_Punctuation; Po Other_Punctuation; Ps Open_Punctuation;
 S Symbol; Sc Currency_Symbol; Sk Modifier_Symbol; Sm Math_Symbol; So Other_Symbol; Z Separator;
 Zl Line_Separator; Zp Paragraph_Separator; Zs Space_Separator
@@ -92,7 +93,7 @@ def is_property_text(text: str) -> bool:
 
 
 def unicode_property(text: str) -> Ranges | None:
-    r"""The set of `\p{text}`, or None where it is not known exactly. The names are ECMA-262's, case and all."""
+    r"""The set of `\p{text}`, or None where it is not known exactly. Names as in ECMA-262, case and all."""
     name, _, value = text.partition("=")
     if value:
         return _general_category(value) if name in ("gc", "General_Category") else None
