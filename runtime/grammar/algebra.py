@@ -43,6 +43,7 @@ from treille.runtime.grammar.store import (
     Store,
     grafted,
     inner,
+    int64,
     intern,
     recall,
     remember,
@@ -79,12 +80,12 @@ def spread(store: Store, node: int, kind: int, out: Int64s) -> int:  # pragma: n
 
 @grafted
 def _head(store: Store, node: int) -> int:  # pragma: no cover
-    return np.int64(store.nodes[node, A]) if store.nodes[node, KIND] == CONCAT else np.int64(node)
+    return int64(store.nodes[node, A]) if store.nodes[node, KIND] == CONCAT else int64(node)
 
 
 @grafted
 def _tail(store: Store, node: int) -> int:  # pragma: no cover
-    return np.int64(store.nodes[node, B]) if store.nodes[node, KIND] == CONCAT else np.int64(EPSILON)
+    return int64(store.nodes[node, B]) if store.nodes[node, KIND] == CONCAT else int64(EPSILON)
 
 
 @grafted
@@ -97,9 +98,9 @@ def everything(store: Store) -> int:  # pragma: no cover
 def joined(store: Store, head: int, tail: int) -> int:  # pragma: no cover
     """`head` and then `tail`, as one row: head is no concatenation, and nothing is to be simplified."""
     if tail == EPSILON:
-        return np.int64(head)
+        return int64(head)
     if head == EPSILON:
-        return np.int64(tail)
+        return int64(tail)
     first, second = store.nodes[head, KNOWN], store.nodes[tail, KNOWN]
     known = (first & second & NULLABLE) | ((first | second) & _INHERITED)
     return intern(store, CONCAT, head, tail, NONE, NONE, known)
@@ -108,7 +109,7 @@ def joined(store: Store, head: int, tail: int) -> int:  # pragma: no cover
 @inner
 def _listed(store: Store, members: Int64s, count: int, kind: int) -> int:  # pragma: no cover
     """The list of members that are in order."""
-    node = np.int64(members[count - 1])
+    node = int64(members[count - 1])
     for index in range(count - 2, -1, -1):
         first, rest = store.nodes[members[index], KNOWN], store.nodes[node, KNOWN]
         known = (first | rest) & _INHERITED
@@ -149,9 +150,9 @@ def either(store: Store, one: int, other: int) -> int:  # pragma: no cover
 def _either_known(store: Store, one: int, other: int) -> int:  # pragma: no cover
     """The texts of both, if that takes no work; else -1."""
     if one == other or other == EMPTY:
-        return np.int64(one)
+        return int64(one)
     if one == EMPTY:
-        return np.int64(other)
+        return int64(other)
     return recall(store, _EITHER | min(one, other), max(one, other))
 
 
@@ -166,8 +167,8 @@ def _merged(store: Store, one: int, other: int, room: int) -> tuple[int, int, in
     merged = np.empty(size, np.int64)
     count, i, j = 0, 0, 0
     while i < num_left or j < num_right:
-        head = _head(store, left[i]) if i < num_left else np.int64(MANY)
-        second = _head(store, right[j]) if j < num_right else np.int64(MANY)
+        head = _head(store, left[i]) if i < num_left else int64(MANY)
+        second = _head(store, right[j]) if j < num_right else int64(MANY)
         if head < second:
             merged[count] = left[i]
             i += 1
@@ -181,12 +182,12 @@ def _merged(store: Store, one: int, other: int, room: int) -> tuple[int, int, in
                 merged[count] = joined(store, head, tail)
                 j += 1
             elif room > 0:
-                return np.int64(EMPTY), first, last
+                return int64(EMPTY), first, last
             else:
                 merged[count] = left[i]
             i += 1
         count += 1
-    return _tidied(store, merged, count), np.int64(-1), np.int64(-1)
+    return _tidied(store, merged, count), int64(-1), int64(-1)
 
 
 @inner
@@ -277,18 +278,18 @@ def _without_covered_looks(store: Store, members: Int64s, count: int) -> int:  #
 def both(store: Store, one: int, other: int) -> int:  # pragma: no cover
     """The texts that are in the one and in the other. They must be closed: no LOOK asks beyond their end."""
     if one == other:
-        return np.int64(one)
+        return int64(one)
     if one == EMPTY or other == EMPTY:
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     whole = everything(store)
     if one == whole:
-        return np.int64(other)
+        return int64(other)
     if other == whole:
-        return np.int64(one)
+        return int64(one)
     if one == EPSILON and not store.nodes[other, KNOWN] & BEHINDS:
-        return np.int64(EPSILON if store.nodes[other, KNOWN] & NULLABLE else EMPTY)
+        return int64(EPSILON if store.nodes[other, KNOWN] & NULLABLE else EMPTY)
     if other == EPSILON and not store.nodes[one, KNOWN] & BEHINDS:
-        return np.int64(EPSILON if store.nodes[one, KNOWN] & NULLABLE else EMPTY)
+        return int64(EPSILON if store.nodes[one, KNOWN] & NULLABLE else EMPTY)
     size = length(store, one, AND) + length(store, other, AND)
     left, right = np.empty(size, np.int64), np.empty(size, np.int64)
     num_left, num_right = spread(store, one, AND, left), spread(store, other, AND, right)
@@ -310,11 +311,11 @@ def both(store: Store, one: int, other: int) -> int:  # pragma: no cover
 def negation(store: Store, node: int) -> int:  # pragma: no cover
     """Every text that is not in the other, which must be closed."""
     if store.nodes[node, KIND] == NOT:
-        return np.int64(store.nodes[node, A])
+        return int64(store.nodes[node, A])
     if node == EMPTY:
         return everything(store)
     if node == everything(store):
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     known = store.nodes[node, KNOWN]
     known = (known & (BEHINDS | COUNTED)) | SEARCHED | (NULLABLE & ~known)
     return intern(store, NOT, node, NONE, NONE, NONE, known)
@@ -324,14 +325,14 @@ def negation(store: Store, node: int) -> int:  # pragma: no cover
 def look(store: Store, condition: int, node: int) -> int:  # pragma: no cover
     """The texts of `node` where, besides, all that follows is in `condition`, which is closed."""
     if node == EMPTY or condition == EMPTY:
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     if condition == everything(store):
-        return np.int64(node)
+        return int64(node)
     if store.nodes[node, KIND] == LOOK:
         condition = both(store, condition, store.nodes[node, A])
         node = store.nodes[node, B]
         if condition == EMPTY:
-            return np.int64(EMPTY)
+            return int64(EMPTY)
     known = store.nodes[condition, KNOWN] & store.nodes[node, KNOWN] & NULLABLE
     known |= (store.nodes[condition, KNOWN] | store.nodes[node, KNOWN]) & _INHERITED
     return intern(store, LOOK, condition, node, NONE, NONE, known | LOOKS | SEARCHED)
@@ -341,11 +342,11 @@ def look(store: Store, condition: int, node: int) -> int:  # pragma: no cover
 def repeat(store: Store, body: int, low: int, high: int) -> int:  # pragma: no cover
     """`body` from `low` to `high` times."""
     if high == 0 or body == EPSILON:
-        return np.int64(EPSILON)
+        return int64(EPSILON)
     if body == EMPTY:
-        return np.int64(EMPTY if low else EPSILON)
+        return int64(EMPTY if low else EPSILON)
     if low == 1 and high == 1:
-        return np.int64(body)
+        return int64(body)
     row = store.nodes[body]
     if row[KNOWN] & NULLABLE and not row[KNOWN] & (BEHINDS | LOOKS):
         low = 0
@@ -378,20 +379,20 @@ def _prepended(store: Store, head: int, rest: int) -> int:  # pragma: no cover
     """`head`, which is no concatenation and has no LOOK to push, and then `rest`."""
     nodes = store.nodes
     if rest == EPSILON:
-        return np.int64(head)
+        return int64(head)
     follower = _head(store, rest)
     if nodes[head, KIND] == REPEAT and nodes[head, A] == follower:
-        low, high = np.int64(nodes[head, LOW]), np.int64(nodes[head, HIGH])
+        low, high = int64(nodes[head, LOW]), int64(nodes[head, HIGH])
         total = repeat_row(store, follower, _more(low, ONE), _more(high, ONE))
         return joined(store, total, _tail(store, rest))
     if nodes[follower, KIND] == REPEAT:
         body = nodes[follower, A]
-        low, high = np.int64(nodes[follower, LOW]), np.int64(nodes[follower, HIGH])
-        more_low, more_high = np.int64(-1), np.int64(-1)
+        low, high = int64(nodes[follower, LOW]), int64(nodes[follower, HIGH])
+        more_low, more_high = int64(-1), int64(-1)
         if nodes[head, KIND] == REPEAT and nodes[head, A] == body:
-            more_low, more_high = np.int64(nodes[head, LOW]), np.int64(nodes[head, HIGH])
+            more_low, more_high = int64(nodes[head, LOW]), int64(nodes[head, HIGH])
         elif head == body and nodes[head, KIND] == CHARS:
-            more_low, more_high = np.int64(1), np.int64(1)
+            more_low, more_high = int64(1), int64(1)
         if more_high >= 0:
             # Ranges a..b and c..d add up to all of a+c..b+d.
             total = repeat_row(store, body, _more(low, more_low), _more(high, more_high))
@@ -425,11 +426,11 @@ def concat(store: Store, node: int, rest: int) -> int:  # pragma: no cover
 def _appended(store: Store, node: int, rest: int) -> tuple[int, int, int]:  # pragma: no cover
     """`node` and then `rest`, and -1 twice; or a node and a rest that must be put together first."""
     if node == EMPTY or rest == EMPTY:
-        return np.int64(EMPTY), np.int64(-1), np.int64(-1)
+        return int64(EMPTY), int64(-1), int64(-1)
     if rest == EPSILON:
-        return np.int64(node), np.int64(-1), np.int64(-1)
+        return int64(node), int64(-1), int64(-1)
     parts = np.empty(length(store, node, CONCAT), np.int64)
-    result = np.int64(rest)
+    result = int64(rest)
     for index in range(spread(store, node, CONCAT, parts) - 1, -1, -1):
         part = parts[index]
         row = store.nodes[part]
@@ -452,14 +453,14 @@ def _appended(store: Store, node: int, rest: int) -> tuple[int, int, int]:  # pr
             result = _prepended(store, part, result)
         if result == EMPTY:
             break
-    return result, np.int64(-1), np.int64(-1)
+    return result, int64(-1), int64(-1)
 
 
 @inner
 def _put_together(store: Store, node: int, rest: int) -> int:  # pragma: no cover
     """`node` and then `rest` if that is known or takes no work; else -1."""
     if node == EPSILON:
-        return np.int64(rest)
+        return int64(rest)
     row = store.nodes[node]
     if row[KIND] != CONCAT and row[KIND] != LOOK and not (row[KIND] == OR and row[KNOWN] & LOOKS):
         return _prepended(store, node, rest)
@@ -470,10 +471,10 @@ def _put_together(store: Store, node: int, rest: int) -> int:  # pragma: no cove
 def united(store: Store, nodes: Int64s) -> int:  # pragma: no cover
     """The texts of all; overwrites `nodes`."""
     if len(nodes) == 0:
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     step = 1
     while step < len(nodes):
         for index in range(0, len(nodes) - step, 2 * step):
             nodes[index] = either(store, nodes[index], nodes[index + step])
         step *= 2
-    return np.int64(nodes[0])
+    return int64(nodes[0])

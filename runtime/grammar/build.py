@@ -38,6 +38,7 @@ from treille.runtime.grammar.store import (
     Int64s,
     Store,
     grafted,
+    int64,
     intern,
     rehash,
 )
@@ -171,11 +172,11 @@ class Blueprint:
 
 def _used_bytes(classes: Classes, program: Program) -> Flags:
     members = classes.members if program.uses_any else classes.members[1:]
-    symbols = members.any(axis=0)
+    symbols: Flags = np.any(members, axis=0)
     used = np.zeros(256, np.bool_)
     used[:0x80] = symbols[classes.lead[:0x80]]
     leads = classes.lead[0xC2:0xF5]
-    used[0xC2:0xF5] = (classes.below[leads] & symbols).any(axis=1)
+    used[0xC2:0xF5] = np.any(classes.below[leads] & symbols, axis=1)
     used[0x80:0xC0] = used[0xC2:].any()
     return used
 
@@ -227,14 +228,14 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
             )
             top += 1
         elif what == _STRING:
-            result = np.int64(EPSILON)
+            result = int64(EPSILON)
             for index in range(at + count - 1, at - 1, -1):
                 result = concat(store, _chars(store, code[index]), result)
             at += count
             stack[top] = result
             top += 1
         elif what == _SEQUENCE or what == _CHOICE:
-            result = np.int64(EPSILON if what == _SEQUENCE else EMPTY)
+            result = int64(EPSILON if what == _SEQUENCE else EMPTY)
             for index in range(top - 1, top - count - 1, -1):
                 if what == _SEQUENCE:
                     result = concat(store, stack[index], result)
@@ -250,14 +251,14 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
             condition = concat(store, stack[top - 1], everything(store))
             if count:
                 condition = negation(store, condition)
-            stack[top - 1] = look(store, condition, np.int64(EPSILON))
+            stack[top - 1] = look(store, condition, int64(EPSILON))
         elif what == _BEHIND:
             tracker = concat(store, everything(store), stack[top - 1])
             index = 0
             while index < num_trackers and trackers[index] != tracker:
                 index += 1
             if index == MAX_TRACKERS:
-                return np.int64(EMPTY), np.int64(-1)
+                return int64(EMPTY), int64(-1)
             trackers[index] = tracker
             num_trackers = max(num_trackers, index + 1)
             stack[top - 1] = intern(store, BEHIND, index, count, NONE, NONE, BEHINDS | SEARCHED)
@@ -276,10 +277,10 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
             top -= 1
             store.facts[RULES + count] = stack[top]
         if counters[TROUBLE]:
-            return np.int64(-1), np.int64(EMPTY)
-    listed = np.int64(EMPTY)
+            return int64(-1), int64(EMPTY)
+    listed = int64(EMPTY)
     for index in range(num_trackers - 1, -1, -1):
         listed = intern(store, VECTOR, trackers[index], listed, NONE, NONE, NONE)
     if counters[TROUBLE]:
-        return np.int64(-1), np.int64(EMPTY)
+        return int64(-1), int64(EMPTY)
     return stack[0], listed

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.charset import Ranges
-from treille.runtime.grammar.store import Flags, Int64s, inner
+from treille.runtime.grammar.store import Flags, Int64s, inner, int64
 
 MAX_SETS = 4096
 MAX_CLASSES = 4096
@@ -102,7 +102,7 @@ def _partition(points: Int64s, num_sets: int, limit: int) -> tuple[Int64s, Int64
             for word in now:
                 mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)
                 mixed ^= mixed >> np.uint64(32)
-            slot = np.int64(mixed & np.uint64(size - 1))
+            slot = int64(mixed & np.uint64(size - 1))
             while buckets[slot] >= 0 and not _same(signatures[buckets[slot]], now):
                 slot = (slot + 1) & (size - 1)
             if buckets[slot] < 0:
@@ -201,12 +201,12 @@ def _above(
         same = same and child == first
         empty = empty and child < 0
     if empty:
-        return np.int64(-1), np.int64(count)
+        return int64(-1), int64(count)
     if same and first < num_known and known[first] >= 0:
-        return np.int64(known[first]), np.int64(count)
+        return int64(known[first]), int64(count)
     lattice[count] = -1
     lattice[count, shortest:64] = children[shortest:]
     lattice[count, 64] = 0
     if same and first < num_known:
         known[first] = count
-    return np.int64(count), np.int64(count + 1)
+    return int64(count), int64(count + 1)

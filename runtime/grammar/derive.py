@@ -61,6 +61,7 @@ from treille.runtime.grammar.store import (
     Store,
     grafted,
     inner,
+    int64,
     intern,
     points,
     recall,
@@ -80,7 +81,7 @@ def nullable(store: Store, node: int, bits: int) -> bool:  # pragma: no cover
     tasks = np.empty(_DEEPEST, np.int64)
     tasks[0] = node
     top = 1
-    result = np.int64(0)
+    result = int64(0)
     while top > 0 and not store.facts[TROUBLE]:
         result = _nullable_once(store, tasks[top - 1], bits)
         if result < 2:
@@ -99,9 +100,9 @@ def _nullable_known(store: Store, node: int, bits: int) -> int:  # pragma: no co
     """Whether an expression is nullable: 0 or 1; -1 if it is not known."""
     row = store.nodes[node]
     if not row[KNOWN] & BEHINDS:
-        return np.int64(row[KNOWN] & NULLABLE)
+        return int64(row[KNOWN] & NULLABLE)
     if row[KIND] == BEHIND:
-        return np.int64((bits >> row[A]) & 1 != row[B])
+        return int64((bits >> row[A]) & 1 != row[B])
     return recall(store, _NULLABLE | node, bits)
 
 
@@ -111,11 +112,11 @@ def _nullable_once(store: Store, node: int, bits: int) -> int:  # pragma: no cov
     row = store.nodes[node]
     kind = row[KIND]
     if kind == RULE or kind == LEXED:
-        return np.int64(0)
+        return int64(0)
     if kind == PARSED:
-        return np.int64(row[KNOWN] & NULLABLE)
+        return int64(row[KNOWN] & NULLABLE)
     if kind == REPEAT and row[LOW] == 0:
-        return np.int64(1)
+        return int64(1)
     while kind == OR or kind == AND or kind == CONCAT or kind == LOOK:
         first = _nullable_known(store, row[A], bits)
         if first < 0:
@@ -159,12 +160,12 @@ def derive(store: Store, node: int, symbol: int, bits: int) -> int:  # pragma: n
 
 @grafted
 def _key(store: Store, node: int, symbol: int) -> int:  # pragma: no cover
-    return np.int64(node * (store.members.shape[1] + 2) + symbol)
+    return int64(node * (store.members.shape[1] + 2) + symbol)
 
 
 @grafted
 def _relevant(store: Store, node: int, bits: int) -> int:  # pragma: no cover
-    return np.int64(bits if store.nodes[node, KNOWN] & BEHINDS else 0)
+    return int64(bits if store.nodes[node, KNOWN] & BEHINDS else 0)
 
 
 @inner
@@ -172,12 +173,12 @@ def _derived(store: Store, node: int, symbol: int, bits: int) -> int:  # pragma:
     """The derivative if it is known, or takes no work; else -1."""
     kind = store.nodes[node, KIND]
     if kind == CHARS:
-        return np.int64(EPSILON if store.members[store.nodes[node, A], symbol] else EMPTY)
+        return int64(EPSILON if store.members[store.nodes[node, A], symbol] else EMPTY)
     if kind == EMPTY or kind == EPSILON or kind == BEHIND or kind == TERM:
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     if kind == CONCAT and store.nodes[store.nodes[node, A], KIND] == CHARS:
         allowed = store.members[store.nodes[store.nodes[node, A], A], symbol]
-        return np.int64(store.nodes[node, B] if allowed else EMPTY)
+        return int64(store.nodes[node, B] if allowed else EMPTY)
     return recall(store, _key(store, node, symbol), _relevant(store, node, bits))
 
 
@@ -186,12 +187,12 @@ def _derive_once(store: Store, node: int, symbol: int, bits: int) -> tuple[int, 
     """The derivative and -1; or the part whose derivative must be known first."""
     row = store.nodes[node]
     kind = row[KIND]
-    none = np.int64(-1)
-    result = np.int64(EMPTY)
+    none = int64(-1)
+    result = int64(EMPTY)
     if kind == CONCAT or kind == OR or kind == AND:
         parts = np.empty(length(store, node, kind), np.int64)
         found = parts[: spread(store, node, kind, parts)]
-        rest = np.int64(node)
+        rest = int64(node)
         for index in range(len(found)):
             part = _derived(store, found[index], symbol, bits)
             if part < 0:
@@ -238,7 +239,7 @@ def _derive_once(store: Store, node: int, symbol: int, bits: int) -> tuple[int, 
 @inner
 def _one_less(bound: int) -> int:  # pragma: no cover
     """A bound of a repetition after one turn."""
-    return np.int64(bound if bound == 0 or bound >= ENOUGH else bound - 1)
+    return int64(bound if bound == 0 or bound >= ENOUGH else bound - 1)
 
 
 @inner
@@ -254,7 +255,7 @@ def advance_trackers(store: Store, trackers: int, symbol: int, bits: int) -> int
     for index in range(count):
         found[index] = derive(store, store.nodes[node, A], symbol, bits)
         node = store.nodes[node, B]
-    result = np.int64(EMPTY)
+    result = int64(EMPTY)
     for index in range(count - 1, -1, -1):
         result = intern(store, VECTOR, found[index], result, NONE, NONE, NONE)
     return result
@@ -263,11 +264,11 @@ def advance_trackers(store: Store, trackers: int, symbol: int, bits: int) -> int
 @inner
 def held_by(store: Store, trackers: int) -> int:  # pragma: no cover
     """The bits of the look-behinds that hold: that of tracker k is bit k. Inner ones come first."""
-    bits = np.int64(0)
+    bits = int64(0)
     index = 0
     while trackers != EMPTY:
         if nullable(store, store.nodes[trackers, A], bits):
-            bits |= np.int64(1) << index
+            bits |= int64(1) << index
         index += 1
         trackers = store.nodes[trackers, B]
     return bits
@@ -282,12 +283,12 @@ def saturate(store: Store, node: int) -> int:  # pragma: no cover
     ahead the two agree.
     """
     if not store.nodes[node, KNOWN] & COUNTED or store.nodes[node, KNOWN] & (SEARCHED | BEHINDS):
-        return np.int64(node)
+        return int64(node)
     members = np.empty(length(store, node, OR), np.int64)
     for index in range(spread(store, node, OR, members)):
         parts = np.empty(length(store, members[index], CONCAT), np.int64)
         count = spread(store, members[index], CONCAT, parts)
-        result = np.int64(EPSILON)
+        result = int64(EPSILON)
         for at in range(count - 1, -1, -1):
             row = store.nodes[parts[at]]
             part = parts[at]
@@ -303,7 +304,7 @@ def saturate(store: Store, node: int) -> int:  # pragma: no cover
 @grafted
 def shortest_count(store: Store, node: int) -> int:  # pragma: no cover
     """The least count that `saturate` made endless: so many characters ahead nothing differs."""
-    least = np.int64(MANY)
+    least = int64(MANY)
     members = np.empty(length(store, node, OR), np.int64)
     for index in range(spread(store, node, OR, members)):
         rest = members[index]
@@ -342,4 +343,4 @@ def transfer(source: Store, target: Store, node: int, shared: int) -> int:  # pr
             a = places[row[A]] if points(row[KIND]) & 1 else row[A]
             b = places[row[B]] if points(row[KIND]) & 2 else row[B]
             places[index] = intern(target, row[KIND], a, b, row[LOW], row[HIGH], row[KNOWN])
-    return np.int64(places[node])
+    return int64(places[node])

@@ -37,6 +37,7 @@ from treille.runtime.grammar.store import (
     Store,
     fixed,
     inner,
+    int64,
     intern,
 )
 
@@ -60,7 +61,7 @@ _MAX_PUSHED = 1000  # by reductions of nothing, at one token
 def token_start(store: Store, stack: int) -> int:  # pragma: no cover
     """The expression of a token at this stack."""
     lexer = store.lexer
-    return np.int64(store.facts[RULES + lexer[lexer[LEXERS] + store.nodes[stack, A]]])
+    return int64(store.facts[RULES + lexer[lexer[LEXERS] + store.nodes[stack, A]]])
 
 
 @inner
@@ -86,10 +87,10 @@ def _after(store: Store, stack: int, token: int, purpose: int) -> int:  # pragma
         top = pushed[count - 1] if count else nodes[stack, A]
         action = lexer[lexer[ACTIONS] + top * num_tokens + token]
         if action == 0:
-            return np.int64(EMPTY)
+            return int64(EMPTY)
         if action > 0:
             if purpose == _ASK:
-                return np.int64(stack)
+                return int64(stack)
             for index in range(count):
                 stack = intern(store, STACK, pushed[index], stack, NONE, NONE, NONE)
             return intern(store, STACK, action - 1, stack, NONE, NONE, NONE)
@@ -101,19 +102,19 @@ def _after(store: Store, stack: int, token: int, purpose: int) -> int:  # pragma
         origin = lexer[lexer[ORIGINS] - 1 - action]
         state = lexer[lexer[GOTOS] + top * lexer[NUM_NAMES] + origin]
         if token == num_tokens - 1 and state == lexer[END_STATE]:
-            return np.int64(stack)
+            return int64(stack)
         if count == _MAX_PUSHED:
-            return np.int64(EMPTY)
+            return int64(EMPTY)
         pushed[count] = state
         count += 1
-    return np.int64(EMPTY)
+    return int64(EMPTY)
 
 
 @inner
 def _token(store: Store, stack: int, kind: int) -> int:  # pragma: no cover
     """The token that a match of a kind is, at this stack."""
     lexer = store.lexer
-    return np.int64(lexer[lexer[TOKENS] + store.nodes[stack, A] * lexer[NUM_KINDS] + kind])
+    return int64(lexer[lexer[TOKENS] + store.nodes[stack, A] * lexer[NUM_KINDS] + kind])
 
 
 @inner
@@ -124,7 +125,7 @@ def _after_token(store: Store, stack: int, kind: int) -> int:  # pragma: no cove
         return parsed(store, stack)
     if token >= 0:
         stack = _after(store, stack, token, _SHIFT)
-    return parsed(store, stack) if token >= 0 and stack != EMPTY else np.int64(EMPTY)
+    return parsed(store, stack) if token >= 0 and stack != EMPTY else int64(EMPTY)
 
 
 @inner
@@ -151,7 +152,7 @@ def _wrapped(store: Store, node: int, wrappers: Int64s, at: int) -> int:  # prag
         else:
             node = look(store, condition, node)
         at = wrappers[at, 1]
-    return np.int64(node)
+    return int64(node)
 
 
 @inner
@@ -162,11 +163,11 @@ def within(store: Store, rest: int, stack: int) -> int:  # pragma: no cover
     wrappers, num_wrappers = np.empty((_MAX_CONDITIONS, 2), np.int64), 0
     todo = np.empty((_MAX_CONDITIONS + 1, 2), np.int64)
     todo[0, 0], todo[0, 1] = rest, -1
-    top, result = 1, np.int64(EMPTY)
+    top, result = 1, int64(EMPTY)
     while top > 0:
         top -= 1
         node, under = todo[top]
-        left = np.int64(EMPTY)
+        left = int64(EMPTY)
         members = np.empty(length(store, node, OR), np.int64)
         for member in members[: spread(store, node, OR, members)]:
             kind = nodes[member, KIND]
@@ -176,7 +177,7 @@ def within(store: Store, rest: int, stack: int) -> int:  # pragma: no cover
             elif kind == LOOK or (kind == CONCAT and nodes[nodes[member, A], KIND] == BEHIND):
                 if num_wrappers == _MAX_CONDITIONS:
                     store.facts[TROUBLE] = SPENT
-                    return np.int64(EMPTY)
+                    return int64(EMPTY)
                 wrappers[num_wrappers, 0], wrappers[num_wrappers, 1] = nodes[member, A], under
                 todo[top, 0], todo[top, 1] = nodes[member, B], num_wrappers
                 num_wrappers, top = num_wrappers + 1, top + 1

@@ -38,6 +38,7 @@ from treille.runtime.grammar.store import (
     Store,
     grafted,
     inner,
+    int64,
 )
 
 Words = NDArray[np.uint32]
@@ -165,7 +166,7 @@ def cover(trie: Trie, slices_of: NDArray[np.uint32]) -> None:  # pragma: no cove
         child = node + 1
         while child < trie.skip[node]:
             bits &= trie.covered[child]
-            child = np.int64(trie.skip[child])
+            child = int64(trie.skip[child])
         trie.covered[node] = bits
 
 
@@ -258,8 +259,8 @@ def fill_tokens(
     """
     if reach >= 0:
         _correct_long(store, trie, state, reach, row)
-        return np.int64(0)
-    deepest = np.int64(0)
+        return int64(0)
+    deepest = int64(0)
     bit = np.uint32(0)
     if store.states[state, MIDDLE] < 0:
         for index in range(len(symbols)):
@@ -273,22 +274,22 @@ def fill_tokens(
     rows = store.rows
     num_nodes = len(trie.byte)
     stack[0] = state
-    node = np.int64(0)
+    node = int64(0)
     while node < num_nodes:
         if trie.covered[node] & bit:
-            node = np.int64(trie.skip[node])
+            node = int64(trie.skip[node])
             continue
         depth = trie.depth[node]
-        following = np.int64(rows[stack[depth - 1], trie.byte[node]])
+        following = int64(rows[stack[depth - 1], trie.byte[node]])
         if following == UNKNOWN:
-            following = after_byte(store, np.int64(stack[depth - 1]), np.int64(trie.byte[node]))
+            following = after_byte(store, int64(stack[depth - 1]), int64(trie.byte[node]))
             if store.facts[TROUBLE]:
                 return deepest
         # A byte that is not allowed was looked at too: where counts are endless it may be the one that
         # follows a count.
-        deepest = max(deepest, np.int64(depth))
+        deepest = max(deepest, int64(depth))
         if following < 0:
-            node = np.int64(trie.skip[node])
+            node = int64(trie.skip[node])
             continue
         stack[depth] = following
         for index in range(trie.token_start[node], trie.token_start[node + 1]):

@@ -278,7 +278,7 @@ def _flat_options(options: list[Tree]) -> list[Tree]:
 def _are_same(found: list[Tree], old: tuple[Tree, ...]) -> bool:
     if len(found) != len(old):
         return False
-    for one, other in zip(found, old, strict=True):  # noqa: SIM110 - a loop takes half the time
+    for one, other in zip(found, old, strict=True):
         if one is not other:
             return False
     return True

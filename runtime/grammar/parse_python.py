@@ -17,8 +17,8 @@ import re
 import warnings
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from re import _constants as ops  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from re import _constants as ops
+from re import _parser
 from typing import Any
 
 from treille.runtime.errors import ConstraintError, InvalidConstraint, UnsupportedConstraint

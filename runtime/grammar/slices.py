@@ -20,7 +20,7 @@ from treille.runtime.grammar import charset
 from treille.runtime.grammar.charset import Ranges
 from treille.runtime.grammar.classes import Classes
 from treille.runtime.grammar.masks import Slices
-from treille.runtime.grammar.store import Flags, Int64s
+from treille.runtime.grammar.store import Flags, Int64s, int64
 
 _UPPER, _LOWER, _DIGIT = (0x41, 0x5A), (0x61, 0x7A), (0x30, 0x39)
 _WORD: Ranges = (_DIGIT, _UPPER, (0x5F, 0x5F), _LOWER)
@@ -107,7 +107,7 @@ def _symbols(
     starts: Int64s, numbers: Int64s, num_classes: int, pairs: Int64s, owners: Int64s, num_slices: int
 ) -> Flags:  # pragma: no cover
     found = np.zeros((num_slices, 2, num_classes), np.bool_)
-    place, last = 0, np.int64(-1)
+    place, last = 0, int64(-1)
     for index in range(len(pairs)):
         owner = owners[index]
         if owner != last:

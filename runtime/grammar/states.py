@@ -55,6 +55,7 @@ from treille.runtime.grammar.store import (
     Store,
     grafted,
     inner,
+    int64,
     intern,
 )
 
@@ -73,17 +74,17 @@ def state_of(store: Store, node: int, trackers: int, middle: int) -> int:  # pra
     """The state of an expression, made if it is new; `NOWHERE`, and trouble noted, if there is no room."""
     counters = store.facts
     if not store.nodes[node, KNOWN] & BEHINDS:
-        trackers = np.int64(EMPTY)
+        trackers = int64(EMPTY)
     key = intern(store, STATE, node, trackers, middle, NONE, NONE)
     if counters[TROUBLE]:
-        return np.int64(NOWHERE)
+        return int64(NOWHERE)
     state = store.nodes[key, STATE_AT]
     if state >= 0:
         return state
-    state = np.int64(counters[NUM_STATES])
+    state = int64(counters[NUM_STATES])
     if state == len(store.states):
         counters[TROUBLE] = FULL
-        return np.int64(NOWHERE)
+        return int64(NOWHERE)
     counters[NUM_STATES] = state + 1
     bits = held_by(store, trackers)
     status = 0
@@ -106,8 +107,8 @@ def after_class(store: Store, state: int, symbol: int) -> int:  # pragma: no cov
     bits = row[BITS]
     node = derive(store, row[NODE], symbol, bits)
     if node == EMPTY:
-        return np.int64(NOWHERE)
-    trackers = np.int64(EMPTY)
+        return int64(NOWHERE)
+    trackers = int64(EMPTY)
     if store.nodes[node, KNOWN] & BEHINDS:
         trackers = advance_trackers(store, row[TRACKERS], symbol, bits)
     return state_of(store, node, trackers, NOWHERE)
@@ -161,7 +162,7 @@ def live_after(store: Store, state: int, symbol: int) -> int:  # pragma: no cove
     """The live state after one character of a class, or `NOWHERE`."""
     following = after_class(store, state, symbol)
     if following >= 0 and not is_live(store, following):
-        return np.int64(NOWHERE)
+        return int64(NOWHERE)
     return following
 
 
@@ -175,7 +176,7 @@ def _within(store: Store, state: int, lattice_node: int) -> int:  # pragma: no c
             if middle >= 0:
                 store.states[middle, STATUS] |= LIVE
             return middle
-    return np.int64(NOWHERE)
+    return int64(NOWHERE)
 
 
 @inner
@@ -183,11 +184,11 @@ def after_byte(store: Store, state: int, byte: int) -> int:  # pragma: no cover
     """The live state after one more byte, or `NOWHERE`; noted in the state's row, if there was no trouble."""
     known = store.rows[state, byte]
     if known != UNKNOWN:
-        return np.int64(known)
+        return int64(known)
     middle = store.states[state, MIDDLE]
-    following = np.int64(NOWHERE)
+    following = int64(NOWHERE)
     if middle >= 0:
-        child = np.int64(store.lattice[middle, byte - 0x80] if 0x80 <= byte < 0xC0 else NOWHERE)
+        child = int64(store.lattice[middle, byte - 0x80] if 0x80 <= byte < 0xC0 else NOWHERE)
         last = store.lattice[middle, 64] == 1
     else:
         child = store.facts[LEAD + byte]
@@ -197,7 +198,7 @@ def after_byte(store: Store, state: int, byte: int) -> int:  # pragma: no cover
     elif child >= 0:
         following = _within(store, state, child)
     if store.facts[TROUBLE]:
-        return np.int64(NOWHERE)
+        return int64(NOWHERE)
     # All bytes that lead the same way are filled at once.
     if middle >= 0:
         for other in range(64):
@@ -215,13 +216,13 @@ def after_byte(store: Store, state: int, byte: int) -> int:  # pragma: no cover
 def after_bytes(store: Store, state: int, data: Bytes, first: int, end: int) -> int:  # pragma: no cover
     """The live state after `data[first:end]`, uint8, or `NOWHERE`."""
     for index in range(first, end):
-        following = np.int64(store.rows[state, data[index]])
+        following = int64(store.rows[state, data[index]])
         if following == UNKNOWN:
-            following = after_byte(store, state, np.int64(data[index]))
+            following = after_byte(store, state, int64(data[index]))
         if following < 0:
             return following
         state = following
-    return np.int64(state)
+    return int64(state)
 
 
 @grafted
@@ -230,14 +231,14 @@ def only_byte(store: Store, state: int) -> int:  # pragma: no cover
     if store.states[state, STATUS] & ACCEPTS:
         for byte in range(256):
             if after_byte(store, state, byte) >= 0:
-                return np.int64(-2)
-        return np.int64(-1)
-    only = np.int64(-1)
+                return int64(-2)
+        return int64(-1)
+    only = int64(-1)
     for byte in range(256):
         if after_byte(store, state, byte) >= 0:
             if only >= 0:
-                return np.int64(-2)
-            only = np.int64(byte)
+                return int64(-2)
+            only = int64(byte)
     return only
 
 
@@ -252,7 +253,7 @@ def forced(store: Store, state: int, out: Bytes) -> int:  # pragma: no cover
         out[count] = byte
         count += 1
         state = after_byte(store, state, byte)
-    return np.int64(count)
+    return int64(count)
 
 
 @grafted
@@ -261,10 +262,10 @@ def widened(store: Store, state: int) -> int:  # pragma: no cover
     row = store.states[state]
     store.facts[AGREES] = MANY
     if not store.nodes[row[NODE], KNOWN] & COUNTED:
-        return np.int64(state)
+        return int64(state)
     node = saturate(store, row[NODE])
     if node == row[NODE]:
-        return np.int64(state)
+        return int64(state)
     store.facts[AGREES] = shortest_count(store, row[NODE])
     return state_of(store, node, row[TRACKERS], row[MIDDLE])
 
@@ -272,9 +273,9 @@ def widened(store: Store, state: int) -> int:  # pragma: no cover
 @njit(cache=True, nogil=True)
 def along(rows: Int32s, state: int, data: Bytes, first: int, end: int) -> int:  # pragma: no cover
     """As `after_bytes`, but `UNKNOWN` where a row has to be asked for first."""
-    following = np.int64(state)
+    following = int64(state)
     for index in range(first, end):
-        following = np.int64(rows[following, data[index]])
+        following = int64(rows[following, data[index]])
         if following < 0:
             break
     return following
@@ -284,14 +285,14 @@ def along(rows: Int32s, state: int, data: Bytes, first: int, end: int) -> int:  
 def explore(store: Store, limit: int) -> int:  # pragma: no cover
     """Fills the rows of all states; returns how many are done: fewer than there are past `limit` states or
     where there was trouble."""
-    done = np.int64(0)
+    done = int64(0)
     while done < store.facts[NUM_STATES] and done < limit:
         for byte in range(256):
             after_byte(store, done, byte)
             if store.facts[TROUBLE]:
-                return np.int64(done)
+                return int64(done)
         done += 1
-    return np.int64(done)
+    return int64(done)
 
 
 # What `ask` can be asked. One door for all: what lies behind it is compiled into it once.
@@ -315,5 +316,5 @@ def ask(store: Store, what: int, x: int, y: int, z: int, data: Bytes) -> int:  #
     if what == WIDENED:
         return widened(store, x)
     if what == IS_LIVE:
-        return np.int64(1 if is_live(store, x) else 0)
+        return int64(1 if is_live(store, x) else 0)
     return explore(store, x)

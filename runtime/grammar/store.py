@@ -7,7 +7,8 @@ granted are used up, it says so in `facts` and the caller gives more room and as
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import njit
@@ -21,16 +22,22 @@ Bytes = NDArray[np.uint8]
 # For code that only other compiled code calls: without the wrappers that Python would need, and in no cache
 # of its own, since it is part of what calls it. None of it may call itself: numba cannot load that from the
 # cache. Where the work is recursive, a stack of tasks and the memo take the place of calls.
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(  # type: ignore[call-overload]  # numba's stubs do not know all of its options
+    nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 # The same, and written out where it is called: compiled with its caller and not before, which is quicker
 # where there are few callers.
 grafted = njit(nogil=True, inline="always")
 
 
+# numpy's, but to the type checker a plain number: that is what compiled code makes of it.
+int64 = cast(Callable[[Any], int], np.int64)
+
+
 def fixed(value: int) -> int:
     """A constant that is to compiled code any int64: a plain one would be a type of its own, and what is
     called with it be compiled for that value again."""
-    return cast(int, np.int64(value))
+    return int64(value)
 
 
 # Kinds of expressions, and what the columns a, b, low, high of a row mean for each.
@@ -112,7 +119,7 @@ def _mixed(x: int, y: int) -> int:  # pragma: no cover
     mixed = (np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(29)
     mixed = (mixed + np.uint64(y)) * np.uint64(0x94D049BB133111EB)
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
+    return int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
 @inner
@@ -131,7 +138,7 @@ def intern(
     if counters[STEPS] < 0:
         counters[TROUBLE] = SPENT
     if counters[TROUBLE]:
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     last = len(buckets) - 1
     slot = hash_of(kind, a, b, low, high) & last
     while buckets[slot] >= 0:
@@ -143,7 +150,7 @@ def intern(
     made = counters[NUM_NODES]
     if made == len(nodes):
         counters[TROUBLE] = FULL
-        return np.int64(EMPTY)
+        return int64(EMPTY)
     counters[NUM_NODES] = made + 1
     row = nodes[made]
     row[KIND], row[A], row[B], row[LOW], row[HIGH], row[KNOWN] = kind, a, b, low, high, known
@@ -181,7 +188,7 @@ def recall(store: Store, key: int, bits: int) -> int:  # pragma: no cover
         if memo[slot, 0] == key and memo[slot, 1] == bits:
             return memo[slot, 2]
         slot = (slot + 1) & last
-    return np.int64(-1)
+    return int64(-1)
 
 
 @inner

@@ -109,7 +109,7 @@ class Vocabulary:
         return self._slices_and_bits[0]
 
     @cached_property
-    def _slices_and_bits(self) -> tuple[Slices, NDArray[np.uint16]]:
+    def _slices_and_bits(self) -> tuple[Slices, NDArray[np.uint32]]:
         return cut(self.tokens, self.num_words)
 
     @cached_property
