@@ -76,13 +76,12 @@ class Grammar:
         """A matcher at the start of the text."""
         return Matcher(self)
 
-    def renew(self, full: Arena) -> Arena:
-        """A fresh arena in place of one that is full; call with the lock held."""
-        if self.arena is full:
-            self.arena = self._new_arena()
-            self._masks.clear()
-            self._looked.clear()
-            self._moves.clear()
+    def renew(self) -> Arena:
+        """A fresh arena in place of the current one, which is full; call with the lock held."""
+        self.arena = self._new_arena()
+        self._masks.clear()
+        self._looked.clear()
+        self._moves.clear()
         return self.arena
 
     def mask(self, state: int) -> Mask:
@@ -275,18 +274,21 @@ class Matcher:
         """Asks the grammar about the state, moved to a fresh arena first if the one it is in is full."""
         grammar = self.grammar
         with grammar.lock:
-            if self._arena is not grammar.arena:
-                self._move(grammar.arena)
             try:
+                if self._arena is not grammar.arena:
+                    self._move(grammar.arena)
                 return question(self._state, *args, **kwargs)
             except ArenaFull:
-                self._move(grammar.renew(self._arena))
+                pass
             try:
+                self._move(grammar.renew())
                 return question(self._state, *args, **kwargs)
             except ArenaFull:
                 raise _too_large() from None
 
     def _move(self, arena: Arena) -> None:
+        if arena is self._arena:
+            return
         state = arena.moved(self._arena, self._state)
         self._eras = (*self._eras, (len(self._history), self._arena))
         self._arena, self._state = arena, state
