@@ -14,7 +14,7 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Memory in bytes, now and for good."""
+        """Memory in bytes, now."""
 
 
 T = TypeVar("T", bound=Sized)
@@ -34,7 +34,7 @@ class ByteCache:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the values held, by their own account."""
+        """Memory of the values held, by their own account when the last one came."""
         return self._nbytes
 
     def __len__(self) -> int:
@@ -79,7 +79,11 @@ class ByteCache:
         if value.nbytes > self.max_bytes:
             return
         self._values[key] = value
-        self._nbytes += value.nbytes
-        while self._nbytes > self.max_bytes:
-            _, oldest = self._values.popitem(last=False)
-            self._nbytes -= oldest.nbytes
+        # Values grow while they are used: all are measured again.
+        sizes = [one.nbytes for one in self._values.values()]
+        self._nbytes = sum(sizes)
+        for size in sizes:
+            if self._nbytes <= self.max_bytes:
+                break
+            self._values.popitem(last=False)
+            self._nbytes -= size

@@ -52,7 +52,7 @@ class Grammar:
         self._symbols = np.zeros((0, 2, 0), np.bool_) if classes is None else symbols_of(classes)
         try:
             if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
-                raise InvalidConstraint("no text matches the pattern")
+                raise self._no_text(source)
             self._check_spelling(budget or Budget("constraint"))
         except ArenaFull:
             raise _too_large() from None
@@ -170,12 +170,37 @@ class Grammar:
             used = (self._source.transitions >= 0).any(axis=0)
         else:
             used = self._source.used_bytes & self.vocab.possible_bytes
-        if not (used & ~self.vocab.single_bytes).any():
+        if not (used & ~self.vocab.single_bytes).any() and not self._needs_missing_characters():
             return
         if isinstance(self._source, Blueprint):
-            self._source = whole_dfa(self.arena, budget)
+            try:
+                self._source = whole_dfa(self.arena, budget)
+            except InvalidConstraint:
+                raise self._no_text(self._source) from None
             self.arena = self._new_arena()
         self.spellable = _spellable(self._source, self.vocab, budget)
+
+    def _needs_missing_characters(self) -> bool:
+        """Whether there is a set of characters none of which the vocabulary has: what must go through it is
+        a dead end, which expressions do not show."""
+        if isinstance(self._source, Dfa):
+            return False
+        members = self.arena.store.members
+        return bool((members.any(axis=1) & ~(members & self.arena.store.below[-1]).any(axis=1)).any())
+
+    def _no_text(self, source: Blueprint) -> InvalidConstraint | UnsupportedConstraint:
+        """The error where there is no text, or none that the vocabulary's characters make."""
+        arena = Arena.fresh(source)
+        return (
+            _unspelled()
+            if arena.ask(IS_LIVE, arena.start)
+            else InvalidConstraint("no text matches the pattern")
+        )
+
+
+def _unspelled() -> UnsupportedConstraint:
+    reason = "the model's tokens cannot spell any text that the constraint accepts"
+    return UnsupportedConstraint("vocabulary", "offset 0", reason)
 
 
 def _too_large() -> UnsupportedConstraint:
@@ -195,9 +220,7 @@ def _spellable(dfa: Dfa, vocab: Vocabulary, budget: Budget) -> Flags:
             first = max(0, last - 256)
             changed |= spread_live(trie, dfa.transitions, live, stack, first, last) > 0
     if not live[0]:
-        raise UnsupportedConstraint(
-            "vocabulary", "offset 0", "the model's tokens cannot spell any text that the constraint accepts"
-        )
+        raise _unspelled()
     return live
 
 

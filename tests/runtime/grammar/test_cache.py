@@ -12,11 +12,17 @@ from treille.runtime.grammar import Grammar, Vocabulary, compile_choices, compil
 from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.cache import ByteCache
 from treille.runtime.grammar.compile import choices_dfa
+from treille.runtime.grammar.grammar import MAX_MASK_BYTES
 
 
 @dataclass(frozen=True)
 class Thing:
     nbytes: int
+
+
+@dataclass
+class Growing:
+    nbytes: int = 1
 
 
 def test_least_recently_used_goes_first() -> None:
@@ -36,6 +42,20 @@ def test_least_recently_used_goes_first() -> None:
     assert (len(cache), cache.nbytes) == (0, 0)
     with pytest.raises(ValueError, match="negative"):
         ByteCache(-1)
+
+
+def test_what_grows_is_measured_again() -> None:
+    cache = ByteCache(10)
+    growing = Growing()
+    for key in "ab":
+        cache.get(key, lambda: Thing(2))
+    assert cache.get("grows", lambda: growing) is growing
+    growing.nbytes = 8
+    assert cache.get("c", lambda: Thing(2)) == Thing(2)
+    assert cache.nbytes == 10
+    assert cache.get("grows", lambda: Thing(1)) is growing
+    cache.get("all", lambda: Thing(10))
+    assert (len(cache), cache.nbytes) == (1, 10)
 
 
 def test_failures_are_not_kept() -> None:
@@ -81,13 +101,14 @@ def test_grammars_are_cached_on_their_vocabulary() -> None:
 
 
 def test_masks_are_bounded() -> None:
-    """A grammar says once how much memory it may take, and keeps to it."""
+    """A grammar says how much memory it takes now; its masks keep to a limit."""
     vocab = Vocabulary([*(bytes([byte]) for byte in range(256))], vocab_size=8 << 20)
     dfa: Dfa = choices_dfa(["a" * 60])
     grammar = Grammar(dfa, vocab)
     said = grammar.nbytes
     masks = [grammar.mask(state) for state in range(dfa.num_states)]
-    assert grammar.nbytes == said < sum(mask.nbytes for mask in masks)
+    assert sum(mask.nbytes for mask in masks) == 61 << 20
+    assert said < grammar.nbytes <= said + MAX_MASK_BYTES
     assert grammar.mask(60) is masks[60] and grammar.mask(0) is not masks[0]
     with pytest.raises(ValueError, match="read-only"):
         masks[0][0] = 1

@@ -158,7 +158,7 @@ def test_rows(byte_vocab: Vocabulary) -> None:
 @settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=4), max_size=30))
 def test_trie_layout(spellings: list[bytes]) -> None:
-    trie = build_trie([(spelling, one) for one, spelling in enumerate(spellings)])
+    trie = build_trie(spellings)
     prefixes = sorted({spelling[:n] for spelling in spellings for n in range(1, len(spelling) + 1)})
     assert read_nodes(trie) == prefixes
     for node, prefix in enumerate(prefixes):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treille.runtime.errors import GrammarError
-from treille.runtime.grammar import Grammar, Matcher, Vocabulary, compile_choices, compile_regex
+from treille.runtime.grammar import Matcher, Vocabulary, compile_choices, compile_regex
 
 Read = Callable[[Matcher], set[int]]
 
@@ -196,28 +194,3 @@ def test_no_end_in_the_vocabulary() -> None:
     matcher.accept(1)
     matcher.fill_mask(row)
     assert row[0] == 0 and matcher.must_stop()
-
-
-def test_threads_share_a_grammar(mixed_vocab: Vocabulary) -> None:
-    grammar = compile_regex("[a-z]{1,40}", mixed_vocab)
-    want = [grammar.matcher().grammar.mask(state).copy() for state in range(grammar.dfa.num_states)]
-    fresh = Grammar(grammar.dfa, mixed_vocab)
-    wrong: list[int] = []
-
-    def read(first: int) -> None:
-        for step in range(300):
-            state = (first + step * 7) % len(want)
-            if not np.array_equal(fresh.mask(state), want[state]):
-                wrong.append(state)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=read, args=(one,)) for one in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == []
