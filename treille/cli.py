@@ -190,6 +190,40 @@ def run(
 
 
 @app.command()
+def grammar(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A Lark grammar.")] = None,
+    *,
+    regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Instead of FILE.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A JSON Schema; not available yet.")
+    ] = None,
+    dialect: Annotated[
+        str | None, typer.Option(help="Of --regex: python (the whole text) or ecma (found anywhere).")
+    ] = None,
+    start: Annotated[str | None, typer.Option(metavar="RULE", help="Of FILE; by default start.")] = None,
+    parser: Annotated[str | None, typer.Option(help="Of FILE: earley, the default, or lalr.")] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="Alias, model folder, tokenizer.json, GGUF file, or hub id.")
+    ] = "smollm2-135m",
+    text: Annotated[str | None, typer.Option(help="A text to try.")] = None,
+    draw: Annotated[
+        str | None, typer.Option(metavar="OUT.svg|OUT.dot", help="Draw the automaton; SVG needs graphviz.")
+    ] = None,
+    draw_bytes: Annotated[
+        bool, typer.Option("--draw-bytes", help="Draw it byte by byte, not by whole characters.")
+    ] = False,
+) -> None:
+    """Show what a constraint allows, where a text fails and what it costs. Exit code 1: text not accepted."""
+    # What is wrong with the command line is told before seconds are spent on loading.
+    files = _implementation("grammar_source")
+    source = files.read_source(file, regex, schema, dialect=dialect, start=start, parser=parser)
+    picture, data = files.check_picture(draw, in_bytes=draw_bytes), files.check_text(text)
+    _implementation("cli_grammar").grammar(
+        source, tokenizer=tokenizer, text=data, draw=picture, in_bytes=draw_bytes
+    )
+
+
+@app.command()
 def models() -> None:
     """List the models that have a short name."""
     _implementation("cli_models").models()
