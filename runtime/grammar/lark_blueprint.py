@@ -15,7 +15,6 @@ from lark.parsers.lalr_analysis import IntParseTable
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.build import Blueprint
 from treille.runtime.grammar.cfg import Body, Cfg, Either, Join, RuleRef, Star, TermRef, solve
-from treille.runtime.grammar.classes import classes_of
 from treille.runtime.grammar.lalr import Lexer, Lexers, kinds_ahead, lexer_of, parser_array
 from treille.runtime.grammar.lark_live import Completable, explored, sets_in, unsure_states
 from treille.runtime.grammar.lark_loader import LarkGrammar, Parser, load_lark
@@ -35,7 +34,6 @@ def lark_blueprint(
     Raises `InvalidConstraint` for what Lark refuses and for a grammar that no text can be derived from,
     `UnsupportedConstraint` for what cannot be enforced exactly, and past the limits.
     """
-    classes_of([])  # numba compiles it at the first call of all, which is no grammar's fault
     budget = budget or Budget("grammar", seconds=MAX_SECONDS)
     grammar = load_lark(text, start, parser, budget)
     automata = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treille.runtime.errors import ConstraintError, InvalidConstraint
+from treille.runtime.grammar.classes import classes_of
 from treille.runtime.grammar.grammar import Grammar
 from treille.runtime.grammar.lark_blueprint import MAX_SECONDS, lark_blueprint
 from treille.runtime.grammar.lark_loader import Parser
@@ -45,6 +46,7 @@ def compile_lark(
     if not isinstance(text, str):
         raise InvalidConstraint(f"a grammar is a string, not {text!r}", field="grammar")
     try:
+        classes_of([])  # numba compiles it at the first call of all, which is no grammar's fault
         budget = Budget("grammar", seconds=MAX_SECONDS, cancelled=cancelled)
         return vocab.cache.get(
             ("lark", parser, start, text),
