@@ -42,13 +42,21 @@ def _all() -> tuple[_Slice, ...]:
     text = charset.complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)))
     space, blank = ((0x20, 0x20),), ((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))
     visible = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E))
-    found = [_Slice(r'[^"\\\x00-\x1f]+', text, text), _Slice(r"[ -!#-\[\]-~]+", visible, visible)]
+    ends = ((0xA, 0xA), (0xD, 0xD), (0x2028, 0x2029))
+    line = charset.complement(ends)
+    found = [
+        _Slice(r"[\s\S]+", charset.SCALARS, charset.SCALARS),
+        _Slice(r"[^\n\r\u2028\u2029]+", line, line),
+        _Slice(r'[^"\\\x00-\x1f]+', text, text),
+        _Slice(r"[ -!#-\[\]-~]+", visible, visible),
+    ]
     words = ((r"\w", word), ("[A-Za-z0-9_]", _WORD), ("[A-Za-z]", (_UPPER, _LOWER)), ("[a-z]", (_LOWER,)))
     for pattern, body in words:
         found.append(_Slice(f" ?{pattern}+", body, charset.union(space, body)))
     for pattern, body in words:
         found.append(_Slice(f" {pattern}*", body, space))
         found.append(_Slice(f"{pattern}+", body, body))
+    found.append(_Slice("[A-Z][a-z]*", (_LOWER,), (_UPPER,)))
     for pattern, body in (("[A-Z]", (_UPPER,)), ("[0-9]", (_DIGIT,)), (r"[ \t\n\r]", blank)):
         found.append(_Slice(f"{pattern}+", body, body))
     return tuple(found)
@@ -70,31 +78,53 @@ def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray
     """The slices of a vocabulary, and by token its slices as bits."""
     slices = _all()
     bits = np.zeros(len(tokens), np.uint32)
-    patterns = [re.compile(one.pattern).fullmatch for one in slices]
-    members: list[list[int]] = [[] for _ in slices]
-    for token_id, spelling in enumerate(tokens):
-        if spelling is None:
-            continue
-        try:
-            text = spelling.decode()
-        except UnicodeDecodeError:
-            continue  # part of a character
-        if patterns[0](text) is None:
-            # White space is the only one that is not part of the first.
-            if patterns[-1](text):
-                members[-1].append(token_id)
-            continue
-        for number, matches in enumerate(patterns):
-            if matches(text):
-                members[number].append(token_id)
+    ids = np.array([token_id for token_id, spelling in enumerate(tokens) if spelling], np.int64)
+    plain, others = _split(ids, tokens)
+    data = np.frombuffer(b"".join(tokens[one] or b"" for one in plain), np.uint8)
+    starts = np.cumsum([0, *(len(tokens[one] or b"") for one in plain[:-1])])
+    texts = [(one, (tokens[one] or b"").decode()) for one in others]
+    members: list[NDArray[np.int64]] = []
+    for one in slices:
+        inside = _ascii(one.body)[data]
+        found = np.zeros(0, np.bool_)
+        if len(plain):
+            inside[starts] = _ascii(one.first)[data[starts]]
+            found = np.logical_and.reduceat(inside, starts)
+        matches = re.compile(one.pattern).fullmatch
+        rest = [token_id for token_id, text in texts if matches(text)]
+        members.append(np.concatenate([plain[found], np.array(rest, np.int64)]))
     words = np.zeros((len(slices), num_words), np.uint32)
     longest = np.zeros(len(slices), np.int64)
-    for number, ids in enumerate(members):
-        chosen = np.array(ids, np.int64)
+    for number, chosen in enumerate(members):
         bits[chosen] |= np.uint32(1 << number)
         np.bitwise_or.at(words[number], chosen >> 5, np.uint32(1) << (chosen & 31).astype(np.uint32))
-        longest[number] = max((len(tokens[one] or b"") for one in ids), default=0)
+        longest[number] = max((len(tokens[one] or b"") for one in chosen), default=0)
     return Slices(words, longest), bits
+
+
+def _ascii(ranges: Ranges) -> Flags:
+    """bool [256]: which ASCII characters are in a set."""
+    found = np.zeros(256, np.bool_)
+    for low, high in ranges:
+        found[low : min(high, 0x7F) + 1] = True
+    return found
+
+
+def _split(ids: Int64s, tokens: Sequence[bytes | None]) -> tuple[Int64s, list[int]]:
+    """The tokens that are ASCII, and those that are other whole characters; parts of characters are in no
+    slice."""
+    plain, others = [], []
+    for one in ids.tolist():
+        spelling = tokens[one] or b""
+        if spelling.isascii():
+            plain.append(one)
+        else:
+            try:
+                spelling.decode()
+            except UnicodeDecodeError:
+                continue
+            others.append(one)
+    return np.array(plain, np.int64), others
 
 
 def symbols_of(classes: Classes) -> Flags:
