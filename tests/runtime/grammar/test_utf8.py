@@ -8,12 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treille.runtime.errors import InvalidConstraint
 from treille.runtime.grammar import charset
+from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.automaton import Dfa, minimize
-from treille.runtime.grammar.limits import Budget
-from treille.runtime.grammar.nfa import ClassDfa, Nfa
-from treille.runtime.grammar.regex import regex_dfa
-from treille.runtime.grammar.utf8 import to_bytes
+from treille.runtime.grammar.classes import Classes, classes_of
+from treille.runtime.grammar.regex import regex_dfa, tree_blueprint, whole_dfa
+from treille.runtime.grammar.tree import Chars, Repeat, Sequence
 
 EDGES = [
     0,
@@ -40,14 +41,83 @@ sets = st.lists(st.tuples(points, points).map(lambda pair: (min(pair), max(pair)
 
 def two_sets(first: charset.Ranges, second: charset.Ranges) -> Dfa | None:
     """One character of the first set and one of the second, or one of the second alone."""
-    nfa = Nfa(Budget("test", seconds=60))
-    start, middle, end = (nfa.add_state() for _ in range(3))
-    nfa.add_chars(start, first, middle)
-    nfa.add_chars(middle, second, end)
-    nfa.add_chars(start, second, end)
-    wide = nfa.determinize(start, end)
-    small = minimize(wide.table, wide.accepting)
-    return None if small is None else to_bytes(ClassDfa(*small, wide.classes), Budget("test", seconds=60))
+    try:
+        return whole_dfa(Arena.fresh(tree_blueprint(Sequence((Repeat(Chars(first), 0, 1), Chars(second))))))
+    except InvalidConstraint:
+        return None
+
+
+def class_at(classes: Classes, data: bytes) -> int:
+    """The class of the one character that the bytes spell, by the lattice; -1 if they spell none."""
+    node = int(classes.lead[data[0]])
+    if data[0] < 0x80:
+        return node if len(data) == 1 else -1
+    for index, byte in enumerate(data[1:], 1):
+        if node < 0 or not 0x80 <= byte < 0xC0:
+            return -1
+        last = classes.lattice[node, 64] == 1
+        node = int(classes.lattice[node, byte - 0x80])
+        if last:
+            return node if index == len(data) - 1 else -1
+    return -1
+
+
+def ways(classes: Classes) -> list[int]:
+    """How many byte paths lead to each class."""
+    count = classes.members.shape[1]
+    below = np.zeros((len(classes.lattice), count), np.int64)
+    for node in sorted(range(len(below)), key=lambda one: classes.lattice[one, 64] != 1):
+        children = [int(child) for child in classes.lattice[node, :64] if child >= 0]
+        if classes.lattice[node, 64] == 1:
+            np.add.at(below[node], children, 1)
+        else:
+            below[node] = below[children].sum(axis=0)
+    total = np.zeros(count, np.int64)
+    for byte in range(256):
+        start = int(classes.lead[byte])
+        if start >= 0 and byte < 0x80:
+            total[start] += 1
+        elif start >= 0:
+            total += below[start]
+    return [int(one) for one in total]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(sets, max_size=4), st.lists(points, max_size=40))
+def test_every_scalar_has_one_way_to_its_class(many: list[list[tuple[int, int]]], more: list[int]) -> None:
+    ranges = [charset.make_set(one) for one in many]
+    classes = classes_of([charset.SCALARS, *ranges])
+    near = {code + step for one in many for pair in one for code in pair for step in (-1, 0, 1)}
+    codes = [
+        code
+        for code in near | set(more) | set(EDGES)
+        if 0 <= code <= 0x10FFFF and not 0xD800 <= code < 0xE000
+    ]
+    for code in codes:
+        number = class_at(classes, chr(code).encode())
+        assert number >= 0
+        want = [True, *(any(low <= code <= high for low, high in one) for one in ranges)]
+        assert classes.members[:, number].tolist() == want, hex(code)
+    # Different classes differ in some set, and all paths together are as many as there are scalars.
+    assert len({tuple(column) for column in classes.members.T.tolist()}) == classes.members.shape[1]
+    assert sum(ways(classes)) == 0x110000 - 0x800
+    for owner, one in enumerate(ranges, 1):
+        size = sum(high - low + 1 for low, high in one)
+        assert sum(np.array(ways(classes))[classes.members[owner]]) == size
+
+
+def test_no_way_for_what_is_no_character() -> None:
+    classes = classes_of([charset.SCALARS, ((0x61, 0x7A), (0xE9, 0x1F600))])
+    wrong = [b"\xc0\x80", b"\xc1\xbf", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xed\xbf\xbf"]
+    wrong += [
+        b"\xf0\x80\x80\x80",
+        b"\xf0\x8f\xbf\xbf",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"\x80",
+        b"\xff",
+    ]
+    assert [class_at(classes, one) for one in wrong] == [-1] * len(wrong)
 
 
 @settings(deadline=None, max_examples=60)
