@@ -172,13 +172,15 @@ class Grammar:
             used = self._source.used_bytes & self.vocab.possible_bytes
         if not (used & ~self.vocab.single_bytes).any() and not self._needs_missing_characters():
             return
-        if isinstance(self._source, Blueprint):
+        whole = self._source
+        if isinstance(whole, Blueprint):
             try:
-                self._source = whole_dfa(self.arena, budget)
+                whole = whole_dfa(self.arena, budget)
             except InvalidConstraint:
-                raise self._no_text(self._source) from None
+                raise self._no_text(whole) from None
+            self._source = whole
             self.arena = self._new_arena()
-        self.spellable = _spellable(self._source, self.vocab, budget)
+        self.spellable = _spellable(whole, self.vocab, budget)
 
     def _needs_missing_characters(self) -> bool:
         """Whether there is a set of characters none of which the vocabulary has: what must go through it is
