@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from oracles.tree_match import matches
 
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
 from treille.runtime.grammar import charset
-from treille.runtime.grammar.automaton import Dfa, minimize
-from treille.runtime.grammar.limits import Budget
-from treille.runtime.grammar.nfa import Assertion, ClassDfa, Nfa
-from treille.runtime.grammar.regex import regex_dfa
-from treille.runtime.grammar.utf8 import to_bytes
+from treille.runtime.grammar.arena import Arena
+from treille.runtime.grammar.automaton import Dfa
+from treille.runtime.grammar.build import Blueprint, Program
+from treille.runtime.grammar.regex import regex_dfa, whole_dfa
+from treille.runtime.grammar.tree import ANY, Chars, Choice, Look, Repeat, Sequence, Tree
 
 ALPHABET = "abkKsſ\u212a1५_- \n\té日"
 
@@ -27,43 +28,28 @@ ALPHABET = "abkKsſ\u212a1५_- \n\té日"
 class Twin:
     """Walks the tree that `re` parsed; one method an operation, and nothing clever."""
 
-    def __init__(self) -> None:
-        self.nfa = Nfa(Budget("twin", seconds=60))
+    def tree(self, pattern: str) -> Tree:
+        parsed = _parser.parse(pattern)
+        return self.walk(parsed, parsed.state.flags)
 
-    def dfa(self, pattern: str) -> Dfa | None:
-        tree = _parser.parse(pattern)
-        start = self.nfa.add_state()
-        accept = self.walk(tree, start, tree.state.flags)
-        wide = self.nfa.determinize(start, accept)
-        small = minimize(wide.table, wide.accepting)
-        return None if small is None else to_bytes(ClassDfa(*small, wide.classes), Budget("twin", seconds=60))
-
-    def walk(self, tree: Any, start: int, flags: int) -> int:
-        for op, value in tree:
-            start = getattr(self, str(op).lower())(value, start, flags)
-        return start
-
-    def read(self, ranges: charset.Ranges, start: int) -> int:
-        end = self.nfa.add_state()
-        self.nfa.add_chars(start, ranges, end)
-        return end
+    def walk(self, parsed: Any, flags: int) -> Tree:
+        return Sequence(tuple(getattr(self, str(op).lower())(value, flags) for op, value in parsed))
 
     def fold(self, ranges: charset.Ranges, flags: int) -> charset.Ranges:
         if not flags & re.IGNORECASE:
             return ranges
         return charset.ignore_case(ranges, ascii_only=bool(flags & re.ASCII))
 
-    def literal(self, code: int, start: int, flags: int) -> int:
-        return self.read(self.fold(charset.make_set([(code, code)]), flags), start)
+    def literal(self, code: int, flags: int) -> Tree:
+        return Chars(self.fold(charset.make_set([(code, code)]), flags))
 
-    def not_literal(self, code: int, start: int, flags: int) -> int:
-        return self.read(charset.complement(self.fold(charset.make_set([(code, code)]), flags)), start)
+    def not_literal(self, code: int, flags: int) -> Tree:
+        return Chars(charset.complement(self.fold(charset.make_set([(code, code)]), flags)))
 
-    def any(self, _: None, start: int, flags: int) -> int:
-        newline = charset.EMPTY if flags & re.DOTALL else charset.NEWLINE
-        return self.read(charset.complement(newline), start)
+    def any(self, _: None, flags: int) -> Tree:
+        return Chars(charset.complement(charset.EMPTY if flags & re.DOTALL else charset.NEWLINE))
 
-    def in_(self, items: Any, start: int, flags: int) -> int:
+    def in_(self, items: Any, flags: int) -> Tree:
         found = []
         for op, value in items:
             if op is ops.LITERAL:
@@ -76,54 +62,56 @@ class Twin:
                 letter = letter.upper() if name.startswith("NOT_") else letter
                 found.append(charset.category(letter, ascii_only=bool(flags & re.ASCII)))
         ranges = charset.union(*found)
-        return self.read(charset.complement(ranges) if items[0][0] is ops.NEGATE else ranges, start)
+        return Chars(charset.complement(ranges) if items[0][0] is ops.NEGATE else ranges)
 
-    def branch(self, value: Any, start: int, flags: int) -> int:
-        end = self.nfa.add_state()
-        for option in value[1]:
-            self.nfa.add_empty(self.walk(option, start, flags), end)
-        return end
+    def branch(self, value: Any, flags: int) -> Tree:
+        return Choice(tuple(self.walk(option, flags) for option in value[1]))
 
-    def subpattern(self, value: Any, start: int, flags: int) -> int:
-        _, added, removed, inner = value
+    def subpattern(self, value: Any, flags: int) -> Tree:
+        _, added, removed, inside = value
         if added & (re.ASCII | re.UNICODE):
             flags &= ~(re.ASCII | re.UNICODE)
-        return self.walk(inner, start, (flags | added) & ~removed)
+        return self.walk(inside, (flags | added) & ~removed)
 
-    def max_repeat(self, value: Any, start: int, flags: int) -> int:
-        low, high, inner = value
-        for _ in range(low):
-            start = self.walk(inner, start, flags)
-        if high is ops.MAXREPEAT:
-            loop = self.nfa.add_state()
-            self.nfa.add_empty(start, loop)
-            self.nfa.add_empty(self.walk(inner, loop, flags), loop)
-            return loop
-        end = self.nfa.add_state()
-        self.nfa.add_empty(start, end)
-        for _ in range(high - low):
-            start = self.walk(inner, start, flags)
-            self.nfa.add_empty(start, end)
-        return end
+    def max_repeat(self, value: Any, flags: int) -> Tree:
+        low, high, inside = value
+        return Repeat(self.walk(inside, flags), low, None if high is ops.MAXREPEAT else high)
 
     min_repeat = max_repeat
 
-    def at(self, value: Any, start: int, flags: int) -> int:
-        many, narrow = bool(flags & re.MULTILINE), bool(flags & re.ASCII)
-        kind = {
-            "AT_BEGINNING": Assertion.BEGIN_LINE if many else Assertion.BEGIN,
-            "AT_BEGINNING_STRING": Assertion.BEGIN,
-            "AT_END": Assertion.END_LINE if many else Assertion.END,
-            "AT_END_STRING": Assertion.END_TEXT,
-            "AT_BOUNDARY": Assertion.ASCII_BOUNDARY if narrow else Assertion.BOUNDARY,
-            "AT_NON_BOUNDARY": Assertion.NOT_ASCII_BOUNDARY if narrow else Assertion.NOT_BOUNDARY,
-        }[str(value)]
-        end = self.nfa.add_state()
-        self.nfa.add_empty(start, end, kind)
-        return end
+    def at(self, value: Any, flags: int) -> Tree:
+        line = Chars(charset.complement(charset.NEWLINE))
+        word = Chars(charset.category("w", ascii_only=bool(flags & re.ASCII)))
+        newline = Chars(charset.NEWLINE)
+        many = flags & re.MULTILINE
+        name = str(value)
+        if name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
+            # Of the two sides both or one is a word's; in an empty text `re` has no \\B either.
+            differ = name == "AT_BOUNDARY"
+            ways = [
+                Sequence((self.look(word, True, behind), self.look(word, False, behind != differ)))
+                for behind in (False, True)
+            ]
+            some = Choice((self.look(ANY, True, False), self.look(ANY, False, False)))
+            return Sequence((some, Choice(tuple(ways))))
+        if name in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
+            return self.look(line if many and name == "AT_BEGINNING" else ANY, True, True)
+        if name == "AT_END_STRING":
+            return self.look(ANY, False, True)
+        return self.look(line if many else Choice((line, Sequence((newline, ANY)))), False, True)
+
+    def look(self, body: Tree, behind: bool, negated: bool) -> Tree:
+        return Look(body, behind, negated)
+
+    def assert_(self, value: Any, flags: int) -> Tree:
+        return self.look(self.walk(value[1], flags), value[0] < 0, False)
+
+    def assert_not(self, value: Any, flags: int) -> Tree:
+        return self.look(self.walk(value[1], flags), value[0] < 0, True)
 
 
 setattr(Twin, "in", Twin.in_)
+setattr(Twin, "assert", Twin.assert_)
 
 CLASS_PARTS = [
     "a",
@@ -284,14 +272,20 @@ def test_random_patterns(pattern: str, seed: int) -> None:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        twin = Twin().dfa(pattern)
-    if dfa is None or twin is None:
-        assert dfa is twin
-        return
-    assert np.array_equal(dfa.transitions, twin.transitions)
-    assert np.array_equal(dfa.accepting, twin.accepting)
+        twin = Twin().tree(pattern)
     rng = random.Random(seed)
     texts = ["".join(rng.choices(ALPHABET, k=rng.randrange(5))) for _ in range(60)]
+    for text in texts[:20]:
+        assert matches(twin, text) == bool(matcher.fullmatch(text)), text
+    if dfa is None:
+        assert not any(matcher.fullmatch(text) for text in texts)
+        return
+    # What was made of our own parser's tree and of that of `re`, without normal forms, is the same automaton.
+    program = Program()
+    program.add(twin)
+    plain = whole_dfa(Arena.fresh(Blueprint(program)))
+    assert np.array_equal(dfa.transitions, plain.transitions)
+    assert np.array_equal(dfa.accepting, plain.accepting)
     for text in texts:
         assert dfa.accepts(text.encode()) == bool(matcher.fullmatch(text)), text
     for text in accepted_texts(dfa, seed, 10):
