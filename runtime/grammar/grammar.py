@@ -172,14 +172,16 @@ class Grammar:
             used = self._source.used_bytes & self.vocab.possible_bytes
         if not (used & ~self.vocab.single_bytes).any() and not self._needs_missing_characters():
             return
-        whole = self._source
-        if isinstance(whole, Blueprint):
+        source = self._source
+        if isinstance(source, Blueprint):
             try:
                 whole = whole_dfa(self.arena, budget)
             except InvalidConstraint:
-                raise self._no_text(whole) from None
+                raise self._no_text(source) from None
             self._source = whole
             self.arena = self._new_arena()
+        else:
+            whole = source
         self.spellable = _spellable(whole, self.vocab, budget)
 
     def _needs_missing_characters(self) -> bool:
