@@ -137,9 +137,7 @@ class Arena:
             room = 2 * len(store.nodes)
             if room > MAX_NODES:
                 raise ArenaFull
-            store = store._replace(
-                nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64)
-            )
+            store = store._replace(nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64))
         if 2 * store.facts[NUM_MEMOS] > len(memo):
             # Past the limit what is known is forgotten, and found again.
             room = min(4 * len(memo), _MAX_MEMOS)
