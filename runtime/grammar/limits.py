@@ -11,9 +11,6 @@ Cancelled = Callable[[], bool]
 
 MAX_SECONDS = 2.0  # of the compiling thread's processor time: a busy machine refuses nothing more
 MAX_STATES = 65_536  # of a finished automaton; 1 KiB each
-MAX_NFA_STATES = 200_000
-MAX_NFA_ITEMS = 2_000_000  # NFA states times what may follow them
-MAX_TABLE = 16_000_000  # entries of a table in the making
 MAX_CHOICE_BYTES = 1_000_000
 
 
