@@ -33,8 +33,8 @@ from treille.runtime.grammar.store import (
     OR,
     REPEAT,
     SEARCHED,
-    SPENT,
     STEPS,
+    TOO_DEEP,
     TROUBLE,
     WHOLE,
     A,
@@ -415,7 +415,7 @@ def concat(store: Store, node: int, rest: int) -> int:  # pragma: no cover
             top -= 1
             remember(store, _CONCAT | tasks[top, 0], tasks[top, 1], result)
         elif top == _DEEPEST:
-            store.facts[TROUBLE] = SPENT
+            store.facts[TROUBLE] = TOO_DEEP
         else:
             tasks[top, 0], tasks[top, 1] = missing, follower
             top += 1

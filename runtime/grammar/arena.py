@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from treille.runtime.grammar.store import (
     NUM_STATES,
     STATUS,
     STEPS,
+    TOO_DEEP,
     TROUBLE,
     UNKNOWN,
     Bytes,
@@ -31,7 +33,8 @@ from treille.runtime.grammar.store import (
     rehash,
 )
 
-MAX_STEPS = 4_000_000  # of one call: a few tenths of a second
+MAX_SECONDS = 2.0  # of one call, of the thread's processor time; looked at between two lots of steps
+_FIRST_STEPS = 1 << 16
 MAX_NODES = 1 << 20
 MAX_STATES = 1 << 16
 _MAX_MEMOS = 1 << 19
@@ -111,24 +114,32 @@ class Arena:
         return self.ask(START, node, trackers, middle)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Calls compiled code, whose first parameter is the store, until it has had room enough.
+        """Calls compiled code, whose first parameter is the store, until it has had room and steps enough.
 
-        Raises `ArenaFull`, and `UnsupportedConstraint` if the call takes more steps than are granted.
+        What it found out before it stopped for want of either is remembered, so calling it again goes on.
+        Raises `ArenaFull`, and `UnsupportedConstraint` once the call has taken `MAX_SECONDS`.
         """
-        self.store.facts[STEPS] = MAX_STEPS
+        steps = _FIRST_STEPS
+        started = 0.0
         while True:
-            counters = self.store.facts
-            counters[TROUBLE] = 0
+            facts = self.store.facts
+            facts[STEPS], facts[TROUBLE] = steps, 0
             result = function(self.store, *arguments)
-            if not counters[TROUBLE]:
+            trouble = int(facts[TROUBLE])
+            if not trouble:
                 return cast(int, result)
-            if counters[TROUBLE] != FULL:
-                counters[TROUBLE] = 0
-                raise UnsupportedConstraint(
-                    "constraint", "offset 0", f"one step of it takes more than the limit of {MAX_STEPS} steps"
-                )
-            counters[TROUBLE] = 0
-            self._grow()
+            facts[TROUBLE] = 0
+            if trouble == TOO_DEEP:
+                raise UnsupportedConstraint("constraint", "offset 0", "it is nested too deeply")
+            if trouble == FULL:
+                self._grow()
+            elif not started:
+                started = time.thread_time()
+            elif time.thread_time() - started > MAX_SECONDS:
+                reason = f"one step of it takes longer than the limit of {MAX_SECONDS:g} s"
+                raise UnsupportedConstraint("constraint", "offset 0", reason)
+            else:
+                steps *= 2
 
     def _grow(self) -> None:
         store = self.store

@@ -27,10 +27,10 @@ from treille.runtime.grammar.store import (
     RULE,
     RULES,
     SEARCHED,
-    SPENT,
     STACK,
     STEPS,
     TERM,
+    TOO_DEEP,
     TROUBLE,
     VECTOR,
     WHOLE,
@@ -134,7 +134,7 @@ class Blueprint:
             self.start, self.trackers = assemble(store, code)
             if self.start >= 0:
                 break
-            if store.facts[TROUBLE] == SPENT or room >= MAX_ROOM:
+            if store.facts[TROUBLE] == TOO_DEEP or room >= MAX_ROOM:
                 raise UnsupportedConstraint("pattern", "offset 0", "it is too large, or nested too deeply")
             room *= 2
         if self.trackers < 0:

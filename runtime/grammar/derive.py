@@ -52,8 +52,9 @@ from treille.runtime.grammar.store import (
     RULE,
     RULES,
     SEARCHED,
-    SPENT,
+    STEPS,
     TERM,
+    TOO_DEEP,
     TROUBLE,
     VECTOR,
     A,
@@ -76,8 +77,9 @@ MIN_SHORT = 16  # counts up to here are told apart in masks
 @inner
 def nullable(store: Store, node: int, bits: int) -> bool:  # pragma: no cover
     """Whether the expression has the empty text, where `bits` tells which look-behinds hold."""
-    if not store.nodes[node, KNOWN] & BEHINDS:
-        return (store.nodes[node, KNOWN] & NULLABLE) != 0
+    known = _nullable_known(store, node, bits)
+    if known >= 0:
+        return known == 1
     tasks = np.empty(_DEEPEST, np.int64)
     tasks[0] = node
     top = 1
@@ -88,7 +90,7 @@ def nullable(store: Store, node: int, bits: int) -> bool:  # pragma: no cover
             remember(store, _NULLABLE | tasks[top - 1], bits, result)
             top -= 1
         elif top == _DEEPEST:
-            store.facts[TROUBLE] = SPENT
+            store.facts[TROUBLE] = TOO_DEEP
         else:
             tasks[top] = result - 2
             top += 1
@@ -151,7 +153,7 @@ def derive(store: Store, node: int, symbol: int, bits: int) -> int:  # pragma: n
             remember(store, _key(store, task, symbol), _relevant(store, task, bits), result)
             top -= 1
         elif top == _DEEPEST:
-            store.facts[TROUBLE] = SPENT
+            store.facts[TROUBLE] = TOO_DEEP
         else:
             tasks[top] = missing
             top += 1
@@ -192,6 +194,7 @@ def _derive_once(store: Store, node: int, symbol: int, bits: int) -> tuple[int, 
     if kind == CONCAT or kind == OR or kind == AND:
         parts = np.empty(length(store, node, kind), np.int64)
         found = parts[: spread(store, node, kind, parts)]
+        store.facts[STEPS] -= len(found) >> 4
         rest = int64(node)
         for index in range(len(found)):
             part = _derived(store, found[index], symbol, bits)

@@ -26,10 +26,10 @@ from treille.runtime.grammar.store import (
     RULE,
     RULES,
     SEARCHED,
-    SPENT,
     STACK,
     STEPS,
     TERM,
+    TOO_DEEP,
     TROUBLE,
     A,
     B,
@@ -176,7 +176,7 @@ def within(store: Store, rest: int, stack: int) -> int:  # pragma: no cover
                 result = either(store, result, _wrapped(store, found, wrappers, under))
             elif kind == LOOK or (kind == CONCAT and nodes[nodes[member, A], KIND] == BEHIND):
                 if num_wrappers == _MAX_CONDITIONS:
-                    store.facts[TROUBLE] = SPENT
+                    store.facts[TROUBLE] = TOO_DEEP
                     return int64(EMPTY)
                 wrappers[num_wrappers, 0], wrappers[num_wrappers, 1] = nodes[member, A], under
                 todo[top, 0], todo[top, 1] = nodes[member, B], num_wrappers

@@ -83,7 +83,7 @@ NUM_NODES, NUM_STATES, NUM_MEMOS, TROUBLE, STEPS, SEARCHES, WHOLE, AGREES = rang
 LEAD = 16
 RULES = LEAD + 256
 # Values of TROUBLE.
-FULL, SPENT = 1, 2
+FULL, SPENT, TOO_DEEP = 1, 2, 3
 
 UNKNOWN, NOWHERE = fixed(-2), fixed(-1)  # in `rows`; NOWHERE also as a place: between two characters
 
