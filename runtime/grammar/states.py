@@ -88,7 +88,9 @@ def state_of(store: Store, node: int, trackers: int, middle: int) -> int:  # pra
     counters[NUM_STATES] = state + 1
     bits = held_by(store, trackers)
     status = 0
-    if middle < 0 and nullable(store, node, bits):
+    if node == EMPTY:
+        status = DEAD
+    elif middle < 0 and nullable(store, node, bits):
         status = ACCEPTS | LIVE
     elif _is_plain(store, node):
         status = LIVE

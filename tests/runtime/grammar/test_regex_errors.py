@@ -58,11 +58,16 @@ def test_malformed(byte_vocab: Vocabulary, pattern: str, message: str, offset: i
         "(?=a)b",
         "(?!a)a",
         "a(?<=b)",
+        "(?!)",
+        "a*(?!)",
+        "(?=(?!))",
     ],
 )
-def test_empty_language(pattern: str) -> None:
+def test_empty_language(byte_vocab: Vocabulary, pattern: str) -> None:
     with pytest.raises(InvalidConstraint, match="no text matches the pattern"):
         regex_dfa(pattern)
+    with pytest.raises(InvalidConstraint, match="no text matches the pattern"):
+        compile_regex(pattern, byte_vocab)
 
 
 @pytest.mark.parametrize(
