@@ -33,7 +33,10 @@ from treille.runtime.grammar.store import (
     rehash,
 )
 
-MAX_SECONDS = 2.0  # of one call, of the thread's processor time; looked at between two lots of steps
+# What one call may take of the thread's processor time, while a constraint is compiled and afterwards. It is
+# looked at between two lots of steps, of which each is as large as all before.
+MAX_COMPILE_SECONDS = 2.0
+MAX_STEP_SECONDS = 0.5
 _FIRST_STEPS = 1 << 16
 MAX_NODES = 1 << 20
 MAX_STATES = 1 << 16
@@ -56,7 +59,7 @@ class Arena:
         self.store = store
         self.start = start
         self.blueprint = blueprint
-        self.retired = False
+        self.seconds = MAX_COMPILE_SECONDS
 
     @classmethod
     def fresh(cls, blueprint: Blueprint, possible: Flags = ALL_BYTES) -> Arena:
@@ -117,7 +120,7 @@ class Arena:
         """Calls compiled code, whose first parameter is the store, until it has had room and steps enough.
 
         What it found out before it stopped for want of either is remembered, so calling it again goes on.
-        Raises `ArenaFull`, and `UnsupportedConstraint` once the call has taken `MAX_SECONDS`.
+        Raises `ArenaFull`, and `UnsupportedConstraint` once the call has taken `seconds`.
         """
         steps = _FIRST_STEPS
         started = 0.0
@@ -135,8 +138,8 @@ class Arena:
                 self._grow()
             elif not started:
                 started = time.thread_time()
-            elif time.thread_time() - started > MAX_SECONDS:
-                reason = f"one step of it takes longer than the limit of {MAX_SECONDS:g} s"
+            elif time.thread_time() - started > self.seconds:
+                reason = f"one step of it takes longer than the limit of {self.seconds:g} s"
                 raise UnsupportedConstraint("constraint", "offset 0", reason)
             else:
                 steps *= 2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treille.runtime.errors import GrammarError, InvalidConstraint, UnsupportedConstraint
-from treille.runtime.grammar.arena import Arena, ArenaFull
+from treille.runtime.grammar.arena import MAX_STEP_SECONDS, Arena, ArenaFull
 from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.build import Blueprint
 from treille.runtime.grammar.limits import Budget
@@ -56,6 +56,7 @@ class Grammar:
             self._check_spelling(budget or Budget("constraint"))
         except ArenaFull:
             raise _too_large() from None
+        self.arena.seconds = MAX_STEP_SECONDS
         self._masks: OrderedDict[int, Mask] = OrderedDict()
         self._looked: dict[int, int] = {}  # by state, how far its mask's walk looked ahead
         self._moves: dict[int, int] = {}
@@ -79,6 +80,7 @@ class Grammar:
     def renew(self) -> Arena:
         """A fresh arena in place of the current one, which is full; call with the lock held."""
         self.arena = self._new_arena()
+        self.arena.seconds = MAX_STEP_SECONDS
         self._masks.clear()
         self._looked.clear()
         self._moves.clear()
@@ -234,7 +236,7 @@ class Matcher:
     A text ends with one of the vocabulary's `eos_ids`, allowed where the text so far is accepted.
     """
 
-    __slots__ = ("_arena", "_eras", "_finished", "_history", "_state", "grammar")
+    __slots__ = ("_arena", "_finished", "_forgotten", "_history", "_state", "_tokens", "grammar")
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -242,9 +244,9 @@ class Matcher:
         self._state = self._arena.start
         self._finished = False
         self._history = array("i")  # the state before each accepted token
-        # Where the grammar's arena was full and a fresh one took its place: how many states of the history
-        # are of which older arena.
-        self._eras: tuple[tuple[int, Arena], ...] = ()
+        self._tokens = array("i")
+        # How many states of the history are of an older arena, which was full and is gone.
+        self._forgotten = 0
 
     @property
     def num_accepted(self) -> int:
@@ -285,6 +287,7 @@ class Matcher:
                 + (": the text has ended" if self._finished else f" after {self.num_accepted} tokens")
             )
         self._history.append(self._state)
+        self._tokens.append(token_id)
         self._state = state
         self._finished = token_id in self.grammar.vocab.eos_ids
 
@@ -317,7 +320,7 @@ class Matcher:
         if arena is self._arena:
             return
         state = arena.moved(self._arena, self._state)
-        self._eras = (*self._eras, (len(self._history), self._arena))
+        self._forgotten = len(self._history)
         self._arena, self._state = arena, state
 
     def rollback(self, n: int) -> None:
@@ -330,10 +333,18 @@ class Matcher:
             self._state = self._history[-n]
             self._finished = False
             del self._history[-n:]
-            # The state before token i is the history's entry i: those below an era's count are of its arena.
-            while self._eras and len(self._history) < self._eras[-1][0]:
-                self._arena = self._eras[-1][1]
-                self._eras = self._eras[:-1]
+            del self._tokens[-n:]
+            if len(self._history) < self._forgotten:
+                self._replay()
+
+    def _replay(self) -> None:
+        """Reads the tokens again from the start: the states of the history are of an arena that is gone."""
+        tokens, self._tokens = self._tokens, array("i")
+        self._history, self._forgotten = array("i"), 0
+        self._arena = self.grammar.arena
+        self._state = self._arena.start
+        for token_id in tokens:
+            self.accept(token_id)
 
     def copy(self) -> Matcher:
         """A matcher at the same place, independent from now on."""
@@ -343,7 +354,8 @@ class Matcher:
         other._state = self._state
         other._finished = self._finished
         other._history = self._history[:]
-        other._eras = self._eras
+        other._tokens = self._tokens[:]
+        other._forgotten = self._forgotten
         return other
 
     def can_stop(self) -> bool:

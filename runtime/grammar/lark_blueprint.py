@@ -46,7 +46,7 @@ def lark_blueprint(
     cfg = _solved(grammar, automata, budget)
     known = BEHINDS if any(map(_looks_behind, automata)) else 0
     if grammar.table is None:
-        shown = Completable(cfg, automata, grammar.ignored)
+        shown = Completable(cfg, automata, grammar.ignored, budget)
         return Blueprint(_EarleyWriter(grammar.ignored, automata, cfg, known, shown).write())
     return _lalr(grammar, grammar.table, automata, cfg, known, budget)
 
@@ -150,7 +150,7 @@ def _lalr(
     budget.check_time()
     ways = explored(machine, starts.values())
     budget.check_time()
-    shown = Completable(cfg, automata, grammar.ignored, sets_in([ways], machine.conditions))
+    shown = Completable(cfg, automata, grammar.ignored, budget, sets_in([ways], machine.conditions))
     tokens_of = {number: (terminal, *sorted(equal)) for (terminal, equal), number in machine.kinds.items()}
     unsure = unsure_states(shown, machine.conditions, ways, tokens_of)
     writer = Writer(known)

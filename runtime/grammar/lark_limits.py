@@ -27,6 +27,7 @@ MAX_PATTERN = 20_000  # characters of a terminal, written out
 MAX_PATTERNS = 2_000_000  # characters that Lark looks at while it writes them out
 MAX_DEFINITIONS = 5000
 MAX_REFERENCES = 3_000_000  # steps in which Lark replaces names in terminals
+MAX_LALR_RULES = 1_000  # alternatives, once loops and options are written out
 MAX_STRETCHES = 30_000_000
 _LARGE = 1 << 40
 
@@ -150,7 +151,7 @@ def check_lalr(rules: Iterable[tuple[int, tuple[int, ...]]]) -> None:
     It looks at every stretch of every alternative, again until nothing changes, at most once a rule.
     """
     lengths = [len(symbols) for _, symbols in rules]
-    if len(lengths) * sum(length**3 for length in lengths) > MAX_STRETCHES:
+    if len(lengths) > MAX_LALR_RULES or len(lengths) * sum(one**3 for one in lengths) > MAX_STRETCHES:
         raise _exceeded("its rules are too many or too long for the LALR parser")
 
 

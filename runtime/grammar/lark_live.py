@@ -19,6 +19,7 @@ from treille.runtime.grammar.charset import Ranges, union
 from treille.runtime.grammar.classes import classes_of
 from treille.runtime.grammar.lark_terminals import Machine, Single
 from treille.runtime.grammar.lexing import DEAD, Automaton, Leaf, Reference, leaves_of, one_wide
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.normal import empty_way, normalize
 from treille.runtime.grammar.tree import (
     EMPTY_TEXT,
@@ -36,8 +37,9 @@ from treille.runtime.grammar.tree import (
 class _Walk:
     """By terminal, what may come next, ignored ones left out: a bit each, the last is the end of the text."""
 
-    def __init__(self, cfg: Cfg, num_terminals: int) -> None:
+    def __init__(self, cfg: Cfg, num_terminals: int, budget: Budget) -> None:
         self._cfg = cfg
+        self._budget = budget
         self._end = 1 << num_terminals
         self.after_terminal = [0] * num_terminals
         self._after_rule = [0] * len(cfg.bodies)
@@ -48,8 +50,10 @@ class _Walk:
         """Until nothing changes."""
         while self._changed:
             self._changed = False
-            for number, body in enumerate(self._cfg.bodies):
-                first, _ = self._firsts(body)
+            # Rules mostly use later ones: from the last to the first they are known sooner.
+            for number in range(len(self._cfg.bodies) - 1, -1, -1):
+                self._budget.check_time()
+                first, _ = self._firsts(self._cfg.bodies[number])
                 self._changed |= first != self._first[number]
                 self._first[number] = first
         self._changed = True
@@ -57,6 +61,7 @@ class _Walk:
             self._changed = False
             self._visit(self._cfg.start, self._end)
             for number, body in enumerate(self._cfg.bodies):
+                self._budget.check_time()
                 self._visit(body, self._after_rule[number])
 
     def firsts_of_start(self) -> int:
@@ -241,14 +246,23 @@ class Completable:
     """What can be shown for the terminals of a grammar, each by itself."""
 
     def __init__(
-        self, cfg: Cfg, automata: Sequence[Automaton], ignored: Iterable[int], more: Sequence[Ranges] = ()
+        self,
+        cfg: Cfg,
+        automata: Sequence[Automaton],
+        ignored: Iterable[int],
+        budget: Budget,
+        more: Sequence[Ranges] = (),
     ) -> None:
+        self._budget = budget
         machines = [Single(one) for one in automata]
-        ways = [explored(one, [auto.start]) for one, auto in zip(machines, automata, strict=True)]
+        ways = []
+        for one, auto in zip(machines, automata, strict=True):
+            budget.check_time()
+            ways.append(explored(one, [auto.start]))
         looks = [look for auto in automata for look in auto.conditions]
         self.letters = _Letters([*sets_in(ways, looks), *more])
         self._end = 1 << len(automata)
-        walk = _Walk(cfg, len(automata))
+        walk = _Walk(cfg, len(automata), budget)
         walk.run()
         self._after = walk.after_terminal
         used = _union(self._after) | walk.firsts_of_start()
@@ -276,6 +290,7 @@ class Completable:
 
     def is_sure(self, ending: int, tokens: Iterable[int]) -> bool:
         """Whether whatever may come after one of the tokens can, after a token with this ending."""
+        self._budget.check_time()
         if ending not in self._behind_ignored:
             self._behind_ignored[ending] = ending | _union(
                 after for index in self._ignored for bit, after in self._begun[index].items() if bit & ending

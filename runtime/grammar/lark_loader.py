@@ -9,7 +9,7 @@ take it exponential time or memory is measured first and refused (`lark_limits.p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -31,7 +31,8 @@ from treille.runtime.grammar.tree import Tree
 Parser = Literal["earley", "lalr"]
 
 SHIPPED = ("common", "lark", "python", "unicode")
-MAX_LR_STEPS = 60_000
+MAX_LR_STEPS = 20_000
+MAX_LR_RELATIONS = 100_000  # between the places of a table where rules are expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,19 @@ class _Builder(GrammarBuilder):
         return super()._unpack_definition(tree, mangle)  # type: ignore[no-untyped-call]
 
 
+class _Timed(list[Any]):
+    """A list; a loop over it ends when the budget's time does."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__()
+        self._budget = budget
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            self._budget.check_time()
+            yield one
+
+
 class _Analyzer(LALR_Analyzer):
     """Lark's analysis of LALR grammars, within limits."""
 
@@ -145,6 +159,7 @@ class _Analyzer(LALR_Analyzer):
         self._budget = budget
         self._num_steps = 0
         super().__init__(parser_conf)
+        self.nonterminal_transitions = _Timed(budget)
 
     def expand_rule(self, source_rule: Any, rules_by_origin: Any = None) -> Any:
         """The rules that may begin a rule; asked for at every step to a new state."""
@@ -153,6 +168,13 @@ class _Analyzer(LALR_Analyzer):
             raise self._budget.exceeded("its LALR table is too large")
         self._budget.check_time()
         return super().expand_rule(source_rule, rules_by_origin)
+
+    def compute_lookaheads(self) -> None:
+        """Follows the relations between the places where rules are expected."""
+        self._budget.check_time()
+        if sum(map(len, [*self.reads.values(), *self.includes.values()])) > MAX_LR_RELATIONS:
+            raise self._budget.exceeded("its LALR table is too large")
+        super().compute_lookaheads()  # type: ignore[no-untyped-call]
 
 
 def _compiled(grammar: Grammar, start: str, parser: Parser, budget: Budget) -> LarkGrammar:
