@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 from gguf import GGUFReader
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
@@ -117,6 +117,8 @@ def test_digits_stand_alone(smollm2, oracle, text):
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=("Nd", "Nl", "No", "Cs")), max_size=30))
 def test_random_texts_get_the_ids_of_transformers(smollm2, oracle, text):
+    # Ours takes the texts of special tokens for text unless told otherwise, the oracle never does.
+    assume(not any(special in text for special in oracle.get_added_vocab()))
     tokenizer, _ = smollm2
     assert tokenizer.encode(text) == oracle.backend_tokenizer.encode(text, add_special_tokens=False).ids
 
