@@ -16,7 +16,7 @@ from treille.runtime.grammar.arena import MAX_STEP_SECONDS, Arena, ArenaFull
 from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.build import Blueprint
 from treille.runtime.grammar.limits import Budget
-from treille.runtime.grammar.masks import fill_spellable, fill_tokens, spread_live
+from treille.runtime.grammar.masks import ALL_SPELLABLE, fill_tokens, spread_live
 from treille.runtime.grammar.regex import whole_dfa
 from treille.runtime.grammar.slices import symbols_of
 from treille.runtime.grammar.states import FORCED, IS_LIVE, ONLY, WIDENED
@@ -29,6 +29,7 @@ MAX_MASK_BYTES = 16 << 20  # of one grammar's finished masks
 P = ParamSpec("P")
 T = TypeVar("T")
 
+NO_SYMBOLS = np.zeros((0, 2, 0), np.bool_)
 _MAX_MOVES = 1 << 16  # remembered: which state a token leads to
 
 
@@ -48,8 +49,6 @@ class Grammar:
         self.spellable: Flags | None = None
         self._source = source
         self.arena = self._new_arena()
-        classes = source.classes if isinstance(source, Blueprint) else None
-        self._symbols = np.zeros((0, 2, 0), np.bool_) if classes is None else symbols_of(classes)
         try:
             if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
                 raise self._no_text(source)
@@ -57,6 +56,8 @@ class Grammar:
         except ArenaFull:
             raise _too_large() from None
         self.arena.seconds = MAX_STEP_SECONDS
+        source = self._source  # a whole automaton by now, perhaps: it has no classes for slices to be made of
+        self._symbols = symbols_of(source.classes) if isinstance(source, Blueprint) else NO_SYMBOLS
         self._masks: OrderedDict[int, Mask] = OrderedDict()
         self._looked: dict[int, int] = {}  # by state, how far its mask's walk looked ahead
         self._moves: dict[int, int] = {}
@@ -93,7 +94,7 @@ class Grammar:
         if row is not None:
             self._masks.move_to_end(state)
             return row
-        row = self._spelled(state) if self.spellable is not None else self._walked(state)
+        row = self._walked(state)
         row.flags.writeable = False
         self._masks[state] = row
         if len(self._masks) > self._max_masks:
@@ -148,17 +149,10 @@ class Grammar:
             if self._looked[wide] <= reach:
                 return row
             row = row.copy()
+        spellable = ALL_SPELLABLE if self.spellable is None else self.spellable
         stack = np.empty(int(trie.max_depth) + 1, np.int32)
-        looked = arena.run(fill_tokens, trie, self.vocab.slices, self._symbols, state, reach, stack, row)
-        self._looked[state] = looked
-        return row
-
-    def _spelled(self, state: int) -> Mask:
-        row = self._fresh_row(state)
-        trie = self.vocab.trie
-        stack = np.empty(int(trie.max_depth) + 1, np.int32)
-        if self.spellable is not None:
-            fill_spellable(trie, self.arena.store.rows, self.spellable, state, stack, row)
+        walk = (trie, self.vocab.slices, self._symbols, state, reach, spellable, stack, row)
+        self._looked[state] = arena.run(fill_tokens, *walk)
         return row
 
     def _fresh_row(self, state: int) -> Mask:

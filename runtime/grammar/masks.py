@@ -44,6 +44,7 @@ from treille.runtime.grammar.store import (
 Words = NDArray[np.uint32]
 
 
+ALL_SPELLABLE = np.zeros(0, np.bool_)  # of a vocabulary with a token for every byte
 _MAX_CLOSED = 24  # states among which a slice's characters may lead about
 
 
@@ -247,12 +248,14 @@ def fill_tokens(
     symbols: Flags,
     state: int,
     reach: int,
+    spellable: Flags,
     stack: Int32s,
     row: Words,
 ) -> int:  # pragma: no cover
     """Sets the bits of the tokens that lead from `state` to a live state; returns how many bytes ahead it
     looked. With `reach` at 0 or more, `row` is right already for tokens of so many bytes, and only those of
-    longer ones are looked at.
+    longer ones are looked at. Where `spellable`, bool [num_states], is not empty, only tokens that lead to
+    a state in it are allowed.
 
     `symbols`: bool [num_slices, 2, num_classes], see `slices.py`; `stack`: int32 [max_depth + 1]; `row`:
     uint32 [ceil(vocab_size / 32)], bits added to what is there.
@@ -292,32 +295,12 @@ def fill_tokens(
             node = int64(trie.skip[node])
             continue
         stack[depth] = following
-        for index in range(trie.token_start[node], trie.token_start[node + 1]):
-            token_id = trie.token_ids[index]
-            row[token_id >> 5] |= np.uint32(1) << np.uint32(token_id & 31)
-        node += 1
-    return deepest
-
-
-@njit(cache=True, nogil=True)
-def fill_spellable(
-    trie: Trie, rows: Int32s, live: Flags, state: int, stack: Int32s, row: Words
-) -> None:  # pragma: no cover
-    """As `fill_tokens` along complete rows, but only for tokens that lead to a state in `live`."""
-    stack[0] = state
-    node = 0
-    while node < len(trie.byte):
-        depth = trie.depth[node]
-        following = rows[stack[depth - 1], trie.byte[node]]
-        if following < 0:
-            node = trie.skip[node]
-            continue
-        stack[depth] = following
-        if live[following]:
+        if len(spellable) == 0 or spellable[following]:
             for index in range(trie.token_start[node], trie.token_start[node + 1]):
                 token_id = trie.token_ids[index]
                 row[token_id >> 5] |= np.uint32(1) << np.uint32(token_id & 31)
         node += 1
+    return deepest
 
 
 @njit(cache=True, nogil=True)

@@ -55,7 +55,6 @@ RULE = fixed(10)  # rule a of a grammar
 VECTOR = fixed(11)  # a list of the trackers' expressions: no expression itself
 STATE = fixed(12)  # the key of a state: a node, a vector, a place within a character
 TERM = fixed(13)  # nothing; a token of kind a ends here
-NEVER = fixed(14)  # the threads of lexer state a find no match in what follows
 LEXED = fixed(15)  # a is the rest of a token, and where that ends, the stack b of an LR parser takes it
 PARSED = fixed(16)  # the stack a of an LR parser, between two tokens
 STACK = fixed(17)  # an LR state a on top of stack b: no expression itself

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.build import Blueprint, Program
 from treille.runtime.grammar.cache import ByteCache
-from treille.runtime.grammar.masks import Slices, Trie, build_trie, cover, fill_tokens
+from treille.runtime.grammar.masks import ALL_SPELLABLE, Slices, Trie, build_trie, cover, fill_tokens
 from treille.runtime.grammar.parse_python import parse_python
 from treille.runtime.grammar.slices import cut, symbols_of
 from treille.runtime.grammar.spellings import read_tokenizer
@@ -89,7 +89,7 @@ class Vocabulary:
         stack = np.empty(int(self.trie.max_depth) + 1, np.int32)
         row = np.zeros(self.num_words, np.uint32)
         symbols = symbols_of(blueprint.classes)
-        arena.run(fill_tokens, self.trie, self.slices, symbols, arena.start, -1, stack, row)
+        arena.run(fill_tokens, self.trie, self.slices, symbols, arena.start, -1, ALL_SPELLABLE, stack, row)
 
     @property
     def num_words(self) -> int:
