@@ -222,7 +222,7 @@ def check_draws(cases: list[Case], vocab: Vocabulary, draws: int) -> None:
                 endless.append(case.name)
             else:
                 assert case.is_right(text.decode()), (case.name, text)
-    assert len(refused) <= len(cases) // 4, refused
+    assert all("(?>" in name for name in refused), refused  # an atomic group is all that may be refused
     assert len(endless) <= len(cases) * draws // 20, endless  # found by luck, so not always
 
 
