@@ -78,10 +78,11 @@ def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray
     """The slices of a vocabulary, and by token its slices as bits."""
     slices = _all()
     bits = np.zeros(len(tokens), np.uint32)
-    ids = np.array([token_id for token_id, spelling in enumerate(tokens) if spelling], np.int64)
+    lengths = np.array([len(spelling or b"") for spelling in tokens], np.int64)
+    ids = np.flatnonzero(lengths)
     plain, others = _split(ids, tokens)
     data = np.frombuffer(b"".join(tokens[one] or b"" for one in plain), np.uint8)
-    starts = np.cumsum([0, *(len(tokens[one] or b"") for one in plain[:-1])])
+    starts = np.cumsum(lengths[plain]) - lengths[plain]
     texts = [(one, (tokens[one] or b"").decode()) for one in others]
     members: list[NDArray[np.int64]] = []
     for one in slices:
@@ -98,7 +99,7 @@ def cut(tokens: Sequence[bytes | None], num_words: int) -> tuple[Slices, NDArray
     for number, chosen in enumerate(members):
         bits[chosen] |= np.uint32(1 << number)
         np.bitwise_or.at(words[number], chosen >> 5, np.uint32(1) << (chosen & 31).astype(np.uint32))
-        longest[number] = max((len(tokens[one] or b"") for one in chosen), default=0)
+        longest[number] = lengths[chosen].max(initial=0)
     return Slices(words, longest), bits
 
 

@@ -77,8 +77,7 @@ class Vocabulary:
 
     def prepare(self) -> None:
         """Builds the trie and loads the compiled loops now, so that no request waits for them."""
-        for pattern in (r"(?i)\d\w\s", r"(?ia)\d\w\s"):
-            parse_python(pattern)
+        parse_python(r"\d\w\s")
         data = self.trie.data
         program = Program()
         program.add(Repeat(ANY, 0, 1))
