@@ -1,0 +1,1 @@
+"""JSON Schema: documents, what a value may be, and the machine that follows JSON texts."""
