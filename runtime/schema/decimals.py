@@ -1,0 +1,120 @@
+"""Exact arithmetic of decimal fractions: the numbers that JSON can write.
+
+A number is a `Fraction` whose denominator has no prime factor but 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import gcd, lcm
+
+from treille.runtime.errors import UnsupportedConstraint
+
+MAX_DIGITS = 4000
+"""Digits a number of a schema may have before its point, and after it: its automaton has a state for each."""
+
+
+def exact(value: int | Decimal, keyword: str = "number", path: str = "#") -> Fraction:
+    """A number of a schema, exactly.
+
+    Raises `UnsupportedConstraint` for one with more than `MAX_DIGITS` digits on a side of its point, such as
+    1e1000000, before it takes the memory.
+    """
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"not a number: {value}")
+        _, digits, exponent = value.as_tuple()
+        if not any(digits):
+            return Fraction(0)
+        if not isinstance(exponent, int) or value.adjusted() >= MAX_DIGITS or exponent < -MAX_DIGITS:
+            raise UnsupportedConstraint(keyword, path, f"a number of more than {MAX_DIGITS} digits")
+    elif value.bit_length() > 3.33 * MAX_DIGITS:
+        raise UnsupportedConstraint(keyword, path, f"a number of more than {MAX_DIGITS} digits")
+    return Fraction(value)
+
+
+def to_number(value: Fraction) -> int | Decimal:
+    """The same number as Python's `json` would read it: an integer where it is one. It must be decimal."""
+    if value.denominator == 1:
+        return value.numerator
+    whole, scale = scaled(value)
+    return Decimal((int(whole < 0), _digits(abs(whole)), -scale))
+
+
+def scaled(value: Fraction) -> tuple[int, int]:
+    """(w, k) with value = w / 10**k and k >= 0 as small as can be. Raises ValueError if it is not decimal."""
+    rest, twos, fives = factors(value.denominator)
+    if rest != 1:
+        raise ValueError(f"{value} is no decimal fraction")
+    scale = max(twos, fives)
+    return value.numerator * 2 ** (scale - twos) * 5 ** (scale - fives), scale
+
+
+def factors(value: int) -> tuple[int, int, int]:
+    """(r, a, b) with value = r * 2**a * 5**b and r free of 2 and 5. `value` is above 0."""
+    twos = (value & -value).bit_length() - 1
+    value >>= twos
+    fives = 0
+    while value % 5 == 0:
+        value //= 5
+        fives += 1
+    return value, twos, fives
+
+
+def is_decimal(value: Fraction) -> bool:
+    """Whether JSON can write it."""
+    return value.denominator == 1 or factors(value.denominator)[0] == 1
+
+
+def size(value: Fraction) -> int:
+    """More digits than it has before its point, and more than it has after it (if it is decimal)."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) + 1
+
+
+def writable(multiple: Fraction) -> Fraction:
+    """The number whose multiples are those multiples of `multiple` that JSON can write."""
+    return multiple * factors(multiple.denominator)[0]
+
+
+def common_multiple(values: Iterable[Fraction]) -> Fraction:
+    """The smallest number above 0 that is a multiple of each of them."""
+    numerator, denominator = 1, 0
+    for value in values:
+        numerator = lcm(numerator, value.numerator)
+        denominator = gcd(denominator, value.denominator)
+    return Fraction(numerator, denominator or 1)
+
+
+def is_multiple(value: Fraction, multiple: Fraction) -> bool:
+    """Whether value / multiple is an integer."""
+    return (value.numerator * multiple.denominator) % (value.denominator * multiple.numerator) == 0
+
+
+def num_free(first: int, last: int, divisors: Sequence[int], limit: int) -> int:
+    """How many integers from `first` to `last` no divisor divides, by inclusion and exclusion.
+
+    The divisors are above 1. Raises `UnsupportedConstraint` if there are more than `limit` terms.
+    """
+    if divisors and first <= 0 <= last:
+        return num_free(first, -1, divisors, limit) + num_free(1, last, divisors, limit)
+    if first > last:
+        return 0
+    largest = max(abs(first), abs(last))
+    terms = {1: 1}
+    for divisor in divisors:
+        for old, sign in list(terms.items()):
+            new = lcm(old, divisor)
+            if new <= largest:
+                terms[new] = terms.get(new, 0) - sign
+        if len(terms) > limit:
+            raise UnsupportedConstraint(
+                "multipleOf", "#", "too many different multiples are ruled out at once"
+            )
+    return sum(sign * (last // term - (first - 1) // term) for term, sign in terms.items())
+
+
+def _digits(value: int) -> tuple[int, ...]:
+    """The decimal digits of an integer that is not below 0, of any length."""
+    return Decimal(value).as_tuple().digits

@@ -1,0 +1,256 @@
+"""`Numbers`: a set of numbers as a conjunction of simple ones, in exact arithmetic.
+
+Numbers are those that JSON can write: decimal fractions (`decimals.py`). One third is in no set, and a
+multiple of one third is in a set only if it is an integer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from math import ceil, floor
+
+from treille.runtime.schema.decimals import (
+    common_multiple,
+    is_decimal,
+    is_multiple,
+    num_free,
+    size,
+    to_number,
+    writable,
+)
+from treille.runtime.schema.number_draws import draw
+
+_FEW = 64
+_SCAN = 1000
+_MAX_TERMS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers that hold all of this at once.
+
+    From `low` to `high` (None: no bound), which are in it themselves unless `low_open` or `high_open`.
+    `integer`: only integers (True), only others (False), or both (None). Multiples of each of `multiples`,
+    which are above 0, and of none of `not_multiples` (0 is a multiple of everything). Not one of `excluded`.
+    """
+
+    low: Fraction | None = None
+    low_open: bool = False
+    high: Fraction | None = None
+    high_open: bool = False
+    integer: bool | None = None
+    multiples: frozenset[Fraction] = frozenset()
+    not_multiples: frozenset[Fraction] = frozenset()
+    excluded: frozenset[Fraction] = frozenset()
+
+    def meet(self, other: Numbers) -> Numbers:
+        """The numbers in both. What contradicts itself at sight comes out as `NO_NUMBERS`."""
+        if self.integer is not None and other.integer is not None and self.integer != other.integer:
+            return NO_NUMBERS
+        lower = other if _tighter(self.low, other.low, strict=other.low_open, sign=1) else self
+        upper = other if _tighter(self.high, other.high, strict=other.high_open, sign=-1) else self
+        multiples = self.multiples | other.multiples
+        if len(multiples) > 1:
+            multiples = frozenset((common_multiple(multiples),))
+        both = Numbers(
+            low=lower.low,
+            low_open=lower.low_open,
+            high=upper.high,
+            high_open=upper.high_open,
+            integer=self.integer if other.integer is None else other.integer,
+            multiples=multiples,
+            not_multiples=self.not_multiples | other.not_multiples,
+            excluded=self.excluded | other.excluded,
+        )
+        return NO_NUMBERS if both._bounds_cross() else both
+
+    def complement(self) -> tuple[Numbers, ...]:
+        """The numbers not in it, as sets of which no two have a number in common and none is empty."""
+        if self._bounds_cross():
+            return (ANY_NUMBER,)
+        pieces: list[Numbers] = []
+        if self.low is not None:
+            pieces.append(Numbers(high=self.low, high_open=not self.low_open))
+        if self.high is not None:
+            pieces.append(Numbers(low=self.high, low_open=not self.high_open))
+        rest = Numbers(self.low, self.low_open, self.high, self.high_open)
+        if self.integer is not None:
+            pieces.append(replace(rest, integer=not self.integer))
+            rest = replace(rest, integer=self.integer)
+        for multiple in sorted(self.multiples):
+            pieces.append(replace(rest, not_multiples=frozenset((multiple,))))
+            rest = replace(rest, multiples=rest.multiples | {multiple})
+        for multiple in sorted(self.not_multiples):
+            pieces.append(replace(rest, multiples=rest.multiples | {multiple}))
+            rest = replace(rest, not_multiples=rest.not_multiples | {multiple})
+        pieces.extend(point(value) for value in sorted(self.excluded) if rest.contains(value))
+        return tuple(piece for piece in pieces if not piece.is_empty())
+
+    def contains(self, value: int | Decimal | Fraction) -> bool:
+        """Whether a number is in it. Any exponent is decided at once; infinity and NaN are in none."""
+        if isinstance(value, Decimal):
+            if not value.is_finite():
+                return False
+            if not -_SCAN < value.adjusted() < _SCAN and value:
+                return self._contains_extreme(value)
+        number = Fraction(value)
+        if self.low is not None and (number < self.low or (self.low_open and number == self.low)):
+            return False
+        if self.high is not None and (number > self.high or (self.high_open and number == self.high)):
+            return False
+        if self.integer is not None and (number.denominator == 1) != self.integer:
+            return False
+        if not is_decimal(number) or number in self.excluded:
+            return False
+        return all(is_multiple(number, multiple) for multiple in self.multiples) and not any(
+            is_multiple(number, multiple) for multiple in self.not_multiples
+        )
+
+    def is_empty(self) -> bool:
+        """Whether no number is in it."""
+        return self._is_finite() and next(self._members(), None) is None
+
+    def count(self, limit: int) -> int:
+        """How many numbers are in it, or `limit` if there are at least so many.
+
+        Raises `UnsupportedConstraint` for a large limit where very many multiples are ruled out.
+        """
+        if not self._is_finite():
+            return max(limit, 0)
+        step, first, last = self._places()
+        if step is None or first is None or last is None or min(limit, last - first) <= _SCAN:
+            return sum(1 for _ in islice(self._members(), max(limit, 0)))
+        ratios = self._ratios(step)
+        if 1 in ratios:
+            return 0
+        rest = replace(self, excluded=frozenset())
+        missing = sum(1 for value in self.excluded if rest.contains(value))
+        return min(limit, num_free(first, last, ratios, _MAX_TERMS) - missing)
+
+    def values(self, limit: int) -> list[Fraction] | None:
+        """All numbers in it, the smallest first; None if there are more than `limit`."""
+        if not self._is_finite():
+            return None
+        found = list(islice(self._members(), max(limit, 0) + 1))
+        return found if len(found) <= limit else None
+
+    def sample(self, rng: random.Random) -> int | Decimal:
+        """A number in it, an integer as `int`: near the bounds or far away, with few digits or many.
+
+        Raises ValueError if it is empty.
+        """
+        if self._is_finite():
+            few = list(islice(self._members(), _FEW))
+            if not few:
+                raise ValueError("no number is in the set")
+            if len(few) < _FEW:
+                return to_number(rng.choice(few))
+        step, first, last = self._places()
+        return to_number(
+            draw(rng, self.contains, step, (first, last), (self.low, self.high), self.not_multiples)
+        )
+
+    def _bounds_cross(self) -> bool:
+        """Whether the bounds alone leave nothing."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
+
+    def _step(self) -> Fraction | None:
+        """The number that everything in it is a multiple of, if there is one."""
+        steps = [writable(multiple) for multiple in self.multiples]
+        if self.integer:
+            steps.append(Fraction(1))
+        return common_multiple(steps) if steps else None
+
+    def _places(self) -> tuple[Fraction | None, int | None, int | None]:
+        """The step, and its first and last multiple between the bounds, in steps; None: there is none."""
+        step, first, last = self._step(), None, None
+        if step is not None and self.low is not None:
+            place = self.low / step
+            first = floor(place) + 1 if self.low_open else ceil(place)
+        if step is not None and self.high is not None:
+            place = self.high / step
+            last = ceil(place) - 1 if self.high_open else floor(place)
+        return step, first, last
+
+    def _ratios(self, step: Fraction) -> list[int]:
+        """The numbers of steps whose multiples are ruled out; none divides another."""
+        ruled_out = {writable(multiple) for multiple in self.not_multiples}
+        if self.integer is False:
+            ruled_out.add(Fraction(1))
+        kept: list[int] = []
+        for ratio in sorted(int(common_multiple((step, multiple)) / step) for multiple in ruled_out):
+            if all(ratio % smaller for smaller in kept):
+                kept.append(ratio)
+        return kept
+
+    def _is_finite(self) -> bool:
+        """Whether only finitely many numbers are in it."""
+        step, first, last = self._places()
+        if step is None:
+            return self.low is not None and self.high is not None and self.low >= self.high
+        if first is not None and last is not None:
+            return True
+        return bool(self.not_multiples or self.integer is False) and 1 in self._ratios(step)
+
+    def _members(self) -> Iterator[Fraction]:
+        """The numbers in a finite set, the smallest first."""
+        step, first, last = self._places()
+        if step is None:
+            if self.low is not None and self.contains(self.low):
+                yield self.low
+            return
+        ratios = self._ratios(step)
+        if 1 in ratios or first is None or last is None:
+            return
+        for place in range(first, last + 1):
+            if all(place % ratio for ratio in ratios) and place * step not in self.excluded:
+                yield place * step
+
+    def _contains_extreme(self, value: Decimal) -> bool:
+        """`contains` for a number other than 0 that may be too long to write out."""
+        own = [*self.multiples, *self.not_multiples, *self.excluded]
+        own.extend(bound for bound in (self.low, self.high) if bound is not None)
+        sign, digits, exponent = value.as_tuple()
+        reach = max((size(number) for number in own), default=0) + len(digits)
+        if not isinstance(exponent, int) or abs(value.adjusted()) <= reach:
+            return self.contains(Fraction(value))
+        if value.adjusted() < 0:  # nearer to 0 than any bound but 0, with more digits than any multiple
+            inside = (self.low is None or self.low < 0 or (self.low == 0 and value > 0)) and (
+                self.high is None or self.high > 0 or (self.high == 0 and value < 0)
+            )
+            return inside and self.integer is not True and not self.multiples
+        if (self.high if value > 0 else self.low) is not None or self.integer is False:
+            return False
+        whole = int(Decimal((sign, digits, 0)))
+        return all(_divides(multiple, whole, exponent) for multiple in self.multiples) and not any(
+            _divides(multiple, whole, exponent) for multiple in self.not_multiples
+        )
+
+
+def _divides(multiple: Fraction, whole: int, exponent: int) -> bool:
+    """Whether whole * 10**exponent is a multiple of `multiple`; the exponent is above 0, and of any size."""
+    return whole * multiple.denominator * pow(10, exponent, multiple.numerator) % multiple.numerator == 0
+
+
+def _tighter(bound: Fraction | None, other: Fraction | None, *, strict: bool, sign: int) -> bool:
+    """Whether `other`, left out itself if `strict`, rules out what `bound` does and maybe more."""
+    if bound is None or other is None:
+        return bound is None
+    return other * sign > bound * sign or (other == bound and strict)
+
+
+def point(value: int | Decimal | Fraction) -> Numbers:
+    """The set of one number."""
+    number = Fraction(value)
+    return Numbers(low=number, high=number)
+
+
+ANY_NUMBER = Numbers()
+NO_NUMBERS = Numbers(low=Fraction(0), low_open=True, high=Fraction(0), high_open=True)
