@@ -2,6 +2,7 @@
 
     python benchmarks/masks.py --peers-python PEERS/bin/python --data MASKBENCH     # see benchmarks/README.md
     python benchmarks/masks.py --quick
+    python benchmarks/masks.py --schemas --peers-python PEERS/bin/python --data MASKBENCH
 
 Each engine works in a process of its own, one after the other, round by round. `first` is compiling a
 pattern and its first mask, `step` accepting a token and making the next mask on that fresh grammar, `warm`
@@ -16,9 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import selectors
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +25,14 @@ from typing import Any
 
 import numpy as np
 from masks_inputs import Inputs, endings, gather
+from masks_schemas import bench_schemas
 from masks_vocabularies import NAMES, vocabulary_folder
+from masks_workers import Answer, Options, Task, Worker
 
 from treille.runtime.grammar import Vocabulary
 from treille.runtime.tokenizer import Tokenizer
 
 PEERS = ("llguidance", "xgrammar")
-WORKER = Path(__file__).with_name("masks_peers.py")
 BARS = {
     "first median": 2.0,
     "first p99": 1.0,
@@ -41,65 +41,6 @@ BARS = {
     "warm mean": 0.5,
 }
 QUICK = 60
-Task = dict[str, Any]
-Answer = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to measure: rounds, seconds that one input may take, and whose time ("wall" or "cpu")."""
-
-    rounds: int
-    limit: float
-    clock: str
-
-
-class Worker:
-    """One engine's process. A task that kills it or takes too long is answered so, and it begins anew."""
-
-    def __init__(self, engine: str, python: str, folder: Path, options: Options) -> None:
-        self._command = [python, str(WORKER), engine, str(folder), options.clock]
-        self._limit = options.limit
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=WORKER.parent
-        )
-        answer = self._answer(600)
-        if "version" not in answer:
-            raise SystemExit(f"{' '.join(self._command)} did not start")
-        self.version = str(answer["version"])
-
-    def ask(self, task: Task) -> Answer:
-        """The worker's answer to a task."""
-        pipe = self._process.stdin
-        if pipe is None:
-            raise RuntimeError("the worker has no pipe")
-        pipe.write(json.dumps(task) + "\n")
-        pipe.flush()
-        answer = self._answer(self._limit)
-        if "died" in answer:
-            self._begin()
-        return answer
-
-    def _answer(self, limit: float) -> Answer:
-        pipe = self._process.stdout
-        if pipe is None:
-            raise RuntimeError("the worker has no pipe")
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            line = pipe.readline() if selector.select(limit) else ""
-        if line.startswith("{"):
-            answer: Answer = json.loads(line)
-            return answer
-        self.close()
-        return {"died": "it took too long or crashed"}
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.communicate()
 
 
 @dataclass
@@ -261,8 +202,12 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60, help="seconds that one input may take")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} patterns and the smallest vocabulary")
+    parser.add_argument("--schemas", action="store_true", help="whole schemas instead of their patterns")
+    parser.add_argument("--property-order", choices=["schema", "any"], default="schema", help="of --schemas")
     args = parser.parse_args()
-    options = Options(args.rounds, args.limit, args.clock)
+    options = Options(args.rounds, args.limit, args.clock, "schemas" if args.schemas else "patterns")
+    if args.schemas and not args.data:
+        raise SystemExit("--schemas needs MaskBench's folder: --data or TREILLE_TEST_DATA")
     if not args.data:
         print("no --data and no TREILLE_TEST_DATA: only the regexes picked by hand are measured")
     pythons = {"treille": sys.executable}
@@ -270,7 +215,14 @@ def main() -> None:
         pythons |= dict.fromkeys(PEERS, args.peers_python)
     else:
         print("no --peers-python: llguidance and xgrammar are left out, and so are the ratios")
-    pythons = {name: python for name, python in pythons.items() if name in (args.engine or pythons)}
+    # xgrammar takes many minutes over whole schemas: there it is measured only if it is asked for.
+    chosen = args.engine or [name for name in pythons if not (args.schemas and name == "xgrammar")]
+    pythons = {name: python for name, python in pythons.items() if name in chosen}
+    if args.schemas:
+        folder = vocabulary_folder((args.vocabulary or NAMES)[0], args.cache)
+        order, quick = args.property_order, args.quick
+        bench_schemas(args.data, folder, pythons, options, order=order, quick=quick, worst=args.worst)
+        return
     inputs = gather(args.data, QUICK if args.quick else None)
     if inputs.left_out:
         print(f"patterns left out: {', '.join(f'{n} with {why}' for why, n in inputs.left_out.items())}")

@@ -1,8 +1,9 @@
-"""One engine of `masks.py` in its own process: `python masks_peers.py ENGINE FOLDER CLOCK`.
+"""One engine of `masks.py` in its own process: `python masks_peers.py ENGINE FOLDER CLOCK [KIND [GIB]]`.
 
-Reads tasks as lines of JSON, `{pattern, ecma, tokens, endings}`, and answers each with a line: nanoseconds of
-"compile and first mask", of "accept a token and make the next mask" for each token on that fresh grammar and
-on the same grammar seen before, and what was wrong. Imports nothing of this project unless the engine is
+Reads tasks as lines of JSON and answers each with a line, in at most GIB of memory. KIND "patterns":
+`{pattern, ecma, tokens, endings}` is answered with the nanoseconds of "compile and first mask", of "accept a
+token and make the next mask" for each token on that fresh grammar and on the same grammar seen before, and
+what was wrong. KIND "schemas": see `masks_follow.py`. Imports nothing of this project unless the engine is
 `treille`.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from masks_follow import WARM_UP_SCHEMAS, Refused, measure_schema
 
 CLOCKS = {"wall": time.perf_counter_ns, "cpu": time.thread_time_ns}
 WARM_UP = [r"(?i)up [a-f0-9]{1,3}", r"\w+\s\d{2,40}x?", r"(a|b)*c"]
@@ -35,6 +38,9 @@ class Engine(Protocol):
 
     def grammar(self, pattern: str, ecma: str | None) -> Any:
         """A fresh grammar. Raises ValueError if the engine refuses."""
+
+    def schema(self, text: str, options: dict[str, Any]) -> Any:
+        """A fresh grammar of a JSON Schema. Raises `Refused` if the engine refuses."""
 
     def matcher(self, grammar: Any) -> Any:
         """A place at the start of the text."""
@@ -65,6 +71,9 @@ class Treille:
     def grammar(self, pattern: str, ecma: str | None) -> Any:
         return ours_compile(pattern, ecma, self.vocab)
 
+    def schema(self, text: str, options: dict[str, Any]) -> Any:
+        return ours_schema(text, self.vocab, options)
+
     def matcher(self, grammar: Any) -> Any:
         return grammar.matcher()
 
@@ -74,6 +83,10 @@ class Treille:
     def accept(self, matcher: Any, token: int) -> bool:
         matcher.accept(token)
         return True
+
+    def would_take(self, matcher: Any, token: int) -> bool:
+        """Whether `accept` would take the token, whatever the mask says."""
+        return bool(matcher.allows(token))
 
     def again(self, grammar: Any, matcher: Any) -> Any:
         return grammar.matcher()
@@ -88,6 +101,19 @@ def ours_compile(pattern: str, ecma: str | None, vocab: Any) -> Any:
         return compile_regex(pattern, vocab)
     except ConstraintError as error:
         raise ValueError(str(error)) from None
+
+
+def ours_schema(text: str, vocab: Any, options: dict[str, Any]) -> Any:
+    """How Treille compiles a JSON Schema; `options` are the compiler's own."""
+    from treille.runtime.errors import ConstraintError, UnsupportedConstraint
+    from treille.runtime.schema.compile import compile_json_schema
+
+    try:
+        return compile_json_schema(text, vocab, **options)
+    except UnsupportedConstraint as error:
+        raise Refused(error.keyword, f"{error.path}: {error.reason}") from None
+    except ConstraintError as error:
+        raise Refused("invalid", str(error)) from None
 
 
 class LlGuidance:
@@ -110,6 +136,17 @@ class LlGuidance:
         matcher = self.make(self.tokenizer, self.make.grammar_from_regex(pattern), log_level=0)
         if matcher.is_error():
             raise ValueError(matcher.get_error())
+        return matcher
+
+    def schema(self, text: str, options: dict[str, Any]) -> Any:
+        """`options` are Treille's: this engine knows no other ways to be."""
+        try:
+            matcher = self.make(self.tokenizer, self.make.grammar_from_json_schema(text), log_level=0)
+        except ValueError as error:
+            raise Refused("invalid", str(error)) from None
+        if matcher.is_error():
+            message = str(matcher.get_error())
+            raise Refused(message.split("\n")[0][:60], message)
         return matcher
 
     def matcher(self, grammar: Any) -> Any:
@@ -151,6 +188,13 @@ class XGrammar:
             return self.compiler.compile_regex(spelled)
         except RuntimeError as error:
             raise ValueError(str(error)) from None
+
+    def schema(self, text: str, options: dict[str, Any]) -> Any:
+        """Any whitespace, and further properties as the schema says; `options` are Treille's."""
+        try:
+            return self.compiler.compile_json_schema(text, any_whitespace=True, strict_mode=False)
+        except RuntimeError as error:
+            raise Refused(str(error).split("\n")[-1][:60], str(error)) from None
 
     def matcher(self, grammar: Any) -> Any:
         return self.make(grammar)
@@ -229,16 +273,23 @@ def measure(engine: Engine, task: dict[str, Any], clock: Callable[[], int]) -> d
 
 def main() -> None:
     """Answers tasks until the input ends."""
+    kind = sys.argv[4] if len(sys.argv) > 4 else "patterns"
+    if len(sys.argv) > 5:
+        resource.setrlimit(resource.RLIMIT_AS, (int(float(sys.argv[5]) * 2**30),) * 2)
     engine = ENGINES[sys.argv[1]](Path(sys.argv[2]))
     clock = CLOCKS[sys.argv[3]]
+    answer = measure if kind == "patterns" else measure_schema
+    warm_up: list[dict[str, Any]] = [{"schema": one, "options": {}, "tests": []} for one in WARM_UP_SCHEMAS]
+    if kind == "patterns":
+        warm_up = [{"pattern": one, "ecma": None, "tokens": [], "endings": [None]} for one in WARM_UP]
     gc.collect()
     gc.freeze()
     gc.disable()
-    for pattern in WARM_UP:
-        measure(engine, {"pattern": pattern, "ecma": None, "tokens": [], "endings": [None]}, clock)
+    for task in warm_up:
+        answer(engine, task, clock)
     print(json.dumps({"version": version(sys.argv[1])}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(measure(engine, json.loads(line), clock)), flush=True)
+        print(json.dumps(answer(engine, json.loads(line), clock)), flush=True)
 
 
 if __name__ == "__main__":
