@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numba import njit
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar import charset
-from treille.runtime.grammar.algebra import concat, everything, look, negation, repeat, united
+from treille.runtime.grammar.algebra import both, concat, everything, look, negation, repeat, united
 from treille.runtime.grammar.charset import Ranges
 from treille.runtime.grammar.classes import Classes, classes_of
 from treille.runtime.grammar.lalr_steps import parsed
@@ -50,6 +52,7 @@ _SHORT_RUN = 8  # characters of one set that are not yet counted
 MAX_TRACKERS = 62
 # What a program may say.
 _CHARS, _STRING, _SEQUENCE, _CHOICE, _REPEAT, _AHEAD, _BEHIND, _RULE, _TERM, _PARSER, _IS_RULE = range(11)
+_BOTH, _NEGATION = 11, 12
 
 NO_LEXER = np.zeros(0, np.int64)
 
@@ -113,6 +116,27 @@ class Program:
         """What was added last is the body of a rule."""
         self.code += (_IS_RULE, number)
         self.num_rules = max(self.num_rules, number + 1)
+
+    def taken(self) -> list[int]:
+        """What was added so far; nothing of it is kept but the numbers of its sets."""
+        code, self.code = self.code, []
+        return code
+
+
+def intersection(every: Iterable[list[int]], none: Iterable[list[int]]) -> Int64s:
+    """The program of the texts that are in all of `every` and in none of `none`. Those are programs of whole
+    texts, whose sets are numbered together."""
+    code: list[int] = []
+    count = 0
+    for one in every:
+        code += one
+        count += 1
+    for one in none:
+        code += (*one, _NEGATION, 0)
+        count += 1
+    if count != 1:
+        code += (_BOTH, count)
+    return np.array(code, np.int64)
 
 
 class Blueprint:
@@ -273,6 +297,15 @@ def assemble(store: Store, code: Int64s) -> tuple[int, int]:  # pragma: no cover
         elif what == _PARSER:
             stack[top] = parsed(store, intern(store, STACK, count, EMPTY, NONE, NONE, NONE))
             top += 1
+        elif what == _BOTH:
+            result = everything(store)
+            for index in range(top - count, top):
+                result = both(store, result, stack[index])
+            top -= count
+            stack[top] = result
+            top += 1
+        elif what == _NEGATION:
+            stack[top - 1] = negation(store, stack[top - 1])
         else:
             top -= 1
             store.facts[RULES + count] = stack[top]

@@ -1,0 +1,177 @@
+"""Walks through the states of a language, character by character: its words, how many, and one at random."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from treille.runtime.grammar.arena import Arena
+from treille.runtime.grammar.classes import Classes
+from treille.runtime.grammar.store import Bytes
+
+NUM_CHARACTERS = 0x110000 - 0x800
+_PRINTABLE = range(0x20, 0x7F)
+_TELLING = '"\\/\n\t\x00\x7f{}éßŁ\u0130\u2028日本\u0301\ufeff\uffff😀\U0010ffff'
+_FEW_KEPT = 100_000  # states whose steps are remembered
+_WANTED = (0, 1, 2, 3, 5, 8, 13, 21)  # characters of a word by chance, if it may end there
+_EARLY = 0.1  # how likely it ends before
+_LIKELIEST = 40  # how much likelier a large class of characters is than one character
+_MAX_NEW = 1000  # characters more than wanted before the shortest way out is sought
+
+Step = tuple[int, int]
+
+
+def num_texts(low: int, high: int | None, limit: int) -> int:
+    """How many texts have from `low` to `high` characters, or `limit` if there are at least so many."""
+    if high is None:
+        return limit
+    total = 0
+    for length in range(low, high + 1):
+        # More than a million to the power of this is more than any limit of 64 bits.
+        total += NUM_CHARACTERS ** min(length, 4) if total < limit else 0
+        if total >= limit:
+            return limit
+    return total
+
+
+class Walks:
+    """Ways through live states. Raises what the arena raises."""
+
+    def __init__(self, arena: Arena, classes: Classes) -> None:
+        self._arena = arena
+        self._ranges = _ranges_of(classes)
+        self._sizes = [sum(high - low + 1 for low, high in ranges) for ranges in self._ranges]
+        self._data: list[Bytes] = [_encoded(chr(ranges[0][0])) for ranges in self._ranges]
+        self._steps: dict[int, tuple[Step, ...]] = {}
+        self._likely: dict[int, tuple[str, str]] = {}
+
+    def steps(self, state: int) -> tuple[Step, ...]:
+        """The classes of characters that may follow a state, each with the live state that it leads to."""
+        found = self._steps.get(state)
+        if found is None:
+            after = self._arena.after
+            ways = ((symbol, after(state, data, 0, len(data))) for symbol, data in enumerate(self._data))
+            found = tuple((symbol, following) for symbol, following in ways if following >= 0)
+            if len(self._steps) < _FEW_KEPT:
+                self._steps[state] = found
+        return found
+
+    def count(self, start: int, limit: int) -> int:
+        """How many words there are from a live state on, or `limit` if there are at least so many.
+
+        Length by length: a word that is begun and goes on live is one more word at least, and where a word
+        has been through more places than there are states, it was in a loop, and there are endlessly many.
+        """
+        layer = {start: 1}
+        seen = {start}
+        total = length = 0
+        while layer:
+            total += sum(ways for state, ways in layer.items() if self._arena.accepts(state))
+            following: dict[int, int] = {}
+            for state, ways in layer.items():
+                for symbol, after in self.steps(state):
+                    following[after] = following.get(after, 0) + ways * self._sizes[symbol]
+            layer = following
+            seen.update(layer)
+            length += 1
+            if total + sum(layer.values()) >= limit or (layer and length >= len(seen)):
+                return limit
+        return total
+
+    def words(self, start: int) -> Iterator[str]:
+        """The words from a live state on, the shorter first; endless if they are."""
+        if self._arena.accepts(start):
+            yield ""
+        queue = deque([("", start)])
+        while queue:
+            begun, state = queue.popleft()
+            for symbol, after in self.steps(state):
+                for low, high in self._ranges[symbol]:
+                    for code in range(low, high + 1):
+                        word = begun + chr(code)
+                        if self._arena.accepts(after):
+                            yield word
+                        queue.append((word, after))
+
+    def sample(self, start: int, rng: random.Random) -> str:
+        """A word from a live state on: wandering for a while, then making for new states, and at last, if
+        that leads nowhere, the shortest way to an end."""
+        characters: list[str] = []
+        wanted = rng.choice(_WANTED)
+        state = start
+        seen: set[int] = set()
+        while not (self._arena.accepts(state) and (len(characters) >= wanted or rng.random() < _EARLY)):
+            seen.add(state)
+            steps = self.steps(state)
+            if len(characters) >= wanted:
+                steps = tuple(step for step in steps if step[1] not in seen)
+            if not steps:
+                break
+            symbol, state = rng.choices(steps, [min(self._sizes[one], _LIKELIEST) for one, _ in steps])[0]
+            characters.append(self.character(symbol, rng))
+            if len(characters) > wanted + _MAX_NEW:
+                break
+        if not self._arena.accepts(state):
+            characters.extend(self.character(symbol, rng) for symbol in self._way_out(state, rng))
+        return "".join(characters)
+
+    def _way_out(self, start: int, rng: random.Random) -> list[int]:
+        """The classes along a shortest way from a live state to an accepting one."""
+        came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
+        queue = deque([start])
+        while True:
+            state = queue.popleft()
+            steps = list(self.steps(state))
+            rng.shuffle(steps)
+            for symbol, after in steps:
+                if after not in came_from:
+                    came_from[after] = (state, symbol)
+                    queue.append(after)
+                    if self._arena.accepts(after):
+                        return _way_back(came_from, after)
+
+    def character(self, symbol: int, rng: random.Random) -> str:
+        """A character of a class: mostly one to be read, sometimes one that needs care, seldom any."""
+        if symbol not in self._likely:
+            self._likely[symbol] = (
+                "".join(chr(code) for code in _PRINTABLE if self._has(symbol, code)),
+                "".join(one for one in _TELLING if self._has(symbol, ord(one))),
+            )
+        chance = rng.random()
+        plain, telling = self._likely[symbol]
+        if plain and chance < 0.75:
+            return rng.choice(plain)
+        if telling and chance < 0.9:
+            return rng.choice(telling)
+        low, high = rng.choice(self._ranges[symbol])
+        return chr(rng.randint(low, high))
+
+    def _has(self, symbol: int, code: int) -> bool:
+        return any(low <= code <= high for low, high in self._ranges[symbol])
+
+
+def _way_back(came_from: dict[int, tuple[int, int]], state: int) -> list[int]:
+    found: list[int] = []
+    while came_from[state][0] >= 0:
+        state, symbol = came_from[state]
+        found.append(symbol)
+    found.reverse()
+    return found
+
+
+def _encoded(text: str) -> Bytes:
+    return np.array(bytearray(text.encode()), np.uint8)
+
+
+def _ranges_of(classes: Classes) -> list[list[tuple[int, int]]]:
+    """The code points of each class, as inclusive ranges."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(classes.members.shape[1])]
+    starts = classes.starts.tolist()
+    ends = [*starts[1:], 0x110000]
+    for low, end, number in zip(starts, ends, classes.numbers.tolist(), strict=True):
+        if number >= 0:
+            found[number].append((low, end - 1))
+    return found
