@@ -1,0 +1,163 @@
+"""The text of JSON values: exact numbers, any depth, every spelling."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias, cast
+
+from treille.runtime.schema.values import to_exact
+
+# None, bool, int, Decimal (float where a caller has one), str, list or dict with keys of str.
+Json: TypeAlias = Any
+
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPED_AS_WELL = {"/": "\\/"}
+_SPACES = ("", "", " ", "\n", "\t", "\r", "\n  ")
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a value is written. With `rng`, what is asked for varies: `escapes` that nobody needs (\\u0041),
+    other ways to write a number (1.0, 10e-1 for 1), `whitespace`, the `order` of keys. `spaced`: a space
+    after each comma and colon, as Python's json has it."""
+
+    rng: random.Random | None = None
+    escapes: bool = False
+    numbers: bool = False
+    whitespace: bool = False
+    order: bool = False
+    spaced: bool = False
+
+
+def dumps(
+    value: Json,
+    rng: random.Random | None = None,
+    *,
+    escapes: bool = False,
+    numbers: bool = False,
+    whitespace: bool = False,
+    order: bool = False,
+    spaced: bool = False,
+) -> str:
+    """The value as JSON text that loses no digit; at any depth. Fields: see `Spelling`.
+
+    Raises `ValueError` for a variation without `rng`, and `TypeError` for what is no JSON value.
+    """
+    if rng is None and (escapes or numbers or whitespace or order):
+        raise ValueError("spellings that vary need a random generator")
+    spelling = Spelling(rng, escapes, numbers, whitespace, order, spaced)
+
+    def members(value: Mapping[str, Json]) -> list[tuple[str, Json]]:
+        pairs = list(value.items())
+        if order and rng is not None:
+            rng.shuffle(pairs)
+        return pairs
+
+    def scalar(value: Json) -> str:
+        return quoted(value, spelling) if isinstance(value, str) else _plain(value, spelling)
+
+    return _written(value, scalar, members, spelling)
+
+
+def quoted(text: str, spelling: Spelling | None = None) -> str:
+    """A string's text."""
+    rng = spelling.rng if spelling and spelling.escapes else None
+    if rng is None and text.isalnum():
+        return f'"{text}"'
+    return '"' + "".join(_character(one, rng) for one in text) + '"'
+
+
+def _character(one: str, rng: random.Random | None) -> str:
+    if rng is not None and rng.random() < 0.2:
+        if one in _ESCAPED_AS_WELL and rng.random() < 0.5:
+            return _ESCAPED_AS_WELL[one]
+        units = one.encode("utf-16-be", "surrogatepass").hex()
+        pieces = ["\\u" + units[at : at + 4] for at in range(0, len(units), 4)]
+        return "".join(f"\\u{piece[2:].upper()}" if rng.random() < 0.5 else piece for piece in pieces)
+    if one in _SHORT:
+        return _SHORT[one]
+    return f"\\u{ord(one):04x}" if one < " " or "\ud800" <= one <= "\udfff" else one
+
+
+def _plain(value: Json, spelling: Spelling | None = None) -> str:
+    """What is neither a string nor a container."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, int | Decimal | float):
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+    number = Decimal(to_exact(value))
+    if not number.is_finite():
+        raise TypeError(f"{number} is no JSON number")
+    if spelling is None or spelling.rng is None or not spelling.numbers:
+        return str(number)
+    return _other_number(number, spelling.rng)
+
+
+def _other_number(number: Decimal, rng: random.Random) -> str:
+    """One of the texts that say the same number: with zeros at the end, with an exponent."""
+    sign, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0") or "0"
+    exponent = cast(int, exponent)
+    more = rng.choice((0, 0, 1, 2))
+    text, exponent = text + "0" * more, exponent - more
+    shift = rng.choice((0, 0, -1, 1, 2, exponent))
+    places = shift - exponent  # digits after the point
+    if not 0 <= places <= 400:
+        shift, places = exponent, 0
+    text = text.rjust(places + 1, "0")
+    whole = text[: len(text) - places].lstrip("0") or "0"
+    spelled = whole + ("." + text[len(text) - places :] if places else "")
+    if shift or rng.random() < 0.2:
+        spelled += rng.choice("eE") + ("-" if shift < 0 else rng.choice(("", "+"))) + str(abs(shift))
+    return "-" * sign + spelled
+
+
+Members = Callable[[Mapping[str, Json]], Sequence[tuple[str, Json]]]
+
+
+def _written(value: Json, scalar: Callable[[Json], str], members: Members, spelling: Spelling) -> str:
+    """The text of a value. A stack of what is still to come takes the place of calls: depth is no matter."""
+    out: list[str] = []
+    stack: list[Iterator[tuple[str, Json]]] = [iter([("", value)])]
+    closers = [""]
+    while stack:
+        step = next(stack[-1], None)
+        if step is None:
+            stack.pop()
+            out.append(closers.pop())
+            continue
+        before, one = step
+        out.append(before)
+        if isinstance(one, dict):
+            out.append("{")
+            closers.append(_space(spelling) + "}")
+            stack.append(_object_steps(members(one), spelling))
+        elif isinstance(one, list):
+            out.append("[")
+            closers.append(_space(spelling) + "]")
+            stack.append(_array_steps(one, spelling))
+        else:
+            out.append(scalar(one))
+    return "".join(out)
+
+
+def _object_steps(pairs: Sequence[tuple[str, Json]], spelling: Spelling) -> Iterator[tuple[str, Json]]:
+    comma, colon = (", ", ": ") if spelling.spaced else (",", ":")
+    for at, (key, value) in enumerate(pairs):
+        start = (_space(spelling) + comma if at else "") + _space(spelling)
+        yield start + quoted(key, spelling) + _space(spelling) + colon + _space(spelling), value
+
+
+def _array_steps(items: Sequence[Json], spelling: Spelling) -> Iterator[tuple[str, Json]]:
+    comma = ", " if spelling.spaced else ","
+    for at, value in enumerate(items):
+        yield (_space(spelling) + comma if at else "") + _space(spelling), value
+
+
+def _space(spelling: Spelling) -> str:
+    return spelling.rng.choice(_SPACES) if spelling.rng is not None and spelling.whitespace else ""
