@@ -1,0 +1,93 @@
+"""Whether there is an object of a plan, by what is known of the sets of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.members import ObjectPlan
+from treille.runtime.schema.shapes import Work
+
+Ask = Callable[[int], bool]
+
+
+def object_is_possible(plan: ObjectPlan, ask: Ask, languages: Languages, work: Work) -> bool:
+    """Whether there is an object of a plan, if a set has a value exactly where `ask` says so."""
+    if not all(ask(plan.names[name]) for name in plan.required):
+        return False
+    least = len(plan.required)
+    if plan.high is not None and least > plan.high:
+        return False
+    if least >= plan.low and not plan.num_exists:
+        return True
+    regions = [(strings, [marks for value, marks in ways if ask(value)]) for strings, ways in plan.regions]
+    regions = [region for region in regions if region[1]]
+    cover = fewest_marked(plan.num_exists, [marks for _, ways in regions for marks in ways])
+    if cover is None or (plan.high is not None and least + cover > plan.high):
+        return False
+    wanted = plan.low - least
+    if wanted <= cover:
+        return True
+    alive = usable_names(plan, ask)
+    spare = len(alive) - least
+    for strings, _ in regions:
+        if wanted <= spare:
+            break
+        inside = sum(languages.contains(strings, name) for name in plan.names)
+        spare += languages.count(strings, wanted + inside) - inside
+    if wanted > spare:
+        return False
+    return bool(regions) or size_is_possible(plan, alive, work)
+
+
+def usable_names(plan: ObjectPlan, ask: Ask) -> set[str]:
+    """The keys that some object of the plan has, as far as sets and `high` go."""
+    alive = {name for name, value in plan.names.items() if ask(value)}
+    usable = set()
+    for name in alive:
+        together = plan.required | {name} | plan.implied.get(name, frozenset())
+        if together <= alive and (plan.high is None or len(together) <= plan.high):
+            usable.add(name)
+    return usable
+
+
+def size_is_possible(plan: ObjectPlan, usable: set[str], work: Work) -> bool:
+    """Whether some of the keys, with all that they imply, are from `low` to `high` many; there are no others.
+
+    Raises `UnsupportedConstraint` if there are too many ways to try.
+    """
+    if plan.high is None or len(usable) <= plan.high:
+        return len(usable) >= plan.low
+    if all(
+        name not in plan.implied.get(other, frozenset())
+        for name, others in plan.implied.items()
+        for other in others
+    ):
+        return True  # one by one, each after those it implies
+    reached = {plan.required}
+    waiting = [plan.required]
+    while waiting:
+        held = waiting.pop()
+        if plan.low <= len(held) <= plan.high:
+            return True
+        for name in usable - held:
+            work.spend()
+            more = held | {name} | plan.implied.get(name, frozenset())
+            if more <= usable and len(more) <= plan.high and more not in reached:
+                reached.add(more)
+                waiting.append(more)
+    return False
+
+
+def fewest_marked(num_marks: int, ways: list[int]) -> int | None:
+    """How many members with such marks it takes at least to have all marks; None if they cannot."""
+    full = (1 << num_marks) - 1
+    reached = {0}
+    count = 0
+    while full not in reached:
+        more = {held | marks for held in reached for marks in ways}
+        if more <= reached:
+            return None
+        reached |= more
+        count += 1
+    return count

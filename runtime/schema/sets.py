@@ -1,0 +1,139 @@
+"""`DocumentSets`: the sets of a document and what their values may be.
+
+Sources: the JSON Schema specifications (drafts 4 to 2020-12); for the algebra, Attouche et al., "Witness Generation
+for JSON Schema" (VLDB 2022), and Habib et al., "Finding Data Compatibility Bugs with JSON Subschema Checking" (ISSTA
+2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from treille.runtime.errors import InvalidConstraint
+from treille.runtime.schema.building import array_form, merged_strings, object_form
+from treille.runtime.schema.conflicts import conflict
+from treille.runtime.schema.counting import Counting
+from treille.runtime.schema.document import Document
+from treille.runtime.schema.forms import NOTHING as NO_FORMS
+from treille.runtime.schema.forms import Forms, Note
+from treille.runtime.schema.inhabited import Ask, Inhabited, Plans
+from treille.runtime.schema.items import ArrayPlan, Items
+from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.literals import EVERYTHING, NOTHING, Literals
+from treille.runtime.schema.members import Members, ObjectPlan
+from treille.runtime.schema.normal import Normal
+from treille.runtime.schema.plain import Plain
+from treille.runtime.schema.possible_objects import object_is_possible
+from treille.runtime.schema.shapes import Shapes, Work
+
+_T = TypeVar("_T")
+
+MAX_WORK = 200_000  # steps that take some 10 us each
+
+
+class DocumentSets:
+    """The sets of one document (see `forms.Sets`); not safe to share between threads.
+
+    `check` is called now and then and may raise, when time is up or nobody waits. Raises `InvalidConstraint` for a
+    schema that no value holds, naming what conflicts, and `UnsupportedConstraint` where it takes too much to know.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        languages: Languages,
+        *,
+        check: Callable[[], None] | None = None,
+        max_work: int = MAX_WORK,
+        max_alternatives: int = 4096,
+    ) -> None:
+        self.languages = languages
+        self._work = Work(max_work, check)
+        self._literals = Literals(document)
+        shapes = Shapes(self._literals, languages, self._work, max_alternatives=max_alternatives)
+        self._normal = Normal(self._literals, languages, shapes, self._work)
+        self._members = Members(self._literals, languages, shapes, self._work)
+        self._items = Items(self._literals, self._work)
+        self._counting = Counting(self.forms, languages, self._work)
+        plain = Plain(self._literals)
+        self.inhabited = Inhabited(
+            self._plans, plain.set_is_plain, self._array_is_possible, self._object_is_possible, self._work
+        )
+        self._known_plans: dict[int, Plans] = {}
+        self._forms: dict[int, Forms] = {NOTHING: NO_FORMS}
+        self.notes: list[Note] = list(document.notes)
+        self.root = self._literals.single(self._literals.of_node(document.root, ()))
+        if not self.inhabited(self.root):
+            raise InvalidConstraint(conflict(self._literals, self.root, self.inhabited), field="schema")
+
+    def forms(self, number: int) -> Forms:
+        """What the values of a set are. Raises `UnsupportedConstraint` where that cannot be said exactly."""
+        found = self._forms.get(number)
+        if found is None:
+            found = self._forms[number] = self._built(self._plans(number))
+        return found
+
+    def without(self, number: int, value: object) -> int:
+        """The set of the values of another that do not equal a value (which may be new, and may be empty)."""
+        unlike = self._literals.single(self._literals.constant(value) ^ 1)
+        return self._literals.meet(number, unlike)
+
+    def num_values(self, number: int, limit: int) -> int:
+        """How many different values a set has, or `limit` if there are at least so many."""
+        values = self._counting.values(number, limit)
+        return limit if values is None else len(values)
+
+    def describe(self, number: int) -> list[str]:
+        """The pointers of the schemas that hold (or, with "not " in front, do not) in a set."""
+        literals = self._literals
+        return [("not " if one & 1 else "") + literals.pointer(one) for one in literals.sets[number]]
+
+    def _built(self, plans: Plans) -> Forms:
+        alive = self.inhabited
+        arrays = tuple(
+            array_form(plan, alive) for plan in plans.arrays if self._array_is_possible(plan, alive)
+        )
+        objects = []
+        for plan in plans.objects:
+            form = object_form(plan, alive, self.languages, self._work)
+            if form is not None:
+                objects.append(form)
+        return Forms(plans.words, plans.numbers, plans.strings, _distinct(arrays), _distinct(tuple(objects)))
+
+    def _plans(self, number: int) -> Plans:
+        found = self._known_plans.get(number)
+        if found is None:
+            typed = self._normal.of_set(number)
+            found = self._known_plans[number] = Plans(
+                typed.words,
+                tuple(dict.fromkeys(one for one in typed.numbers if not one.is_empty())),
+                merged_strings(typed.strings, self.languages),
+                tuple(plan for shape in typed.arrays for plan in self._items.plans(shape)),
+                tuple(plan for shape in typed.objects for plan in self._members.plans(shape)),
+            )
+        return found
+
+    def _object_is_possible(self, plan: ObjectPlan, ask: Ask) -> bool:
+        return object_is_possible(plan, ask, self.languages, self._work)
+
+    def _array_is_possible(self, plan: ArrayPlan, ask: Ask) -> bool:
+        return self._counting.array_is_possible(plan, ask, self._has_many)
+
+    def _has_many(self, number: int, limit: int, ask: Ask) -> bool:
+        """Whether a set surely has so many values."""
+        if number == EVERYTHING:
+            return True
+        plans = self._plans(number)
+        count = len(plans.words)
+        for numbers in plans.numbers:
+            if numbers.count(limit) >= limit:
+                return True
+        for strings in plans.strings:
+            if self.languages.count(strings, limit) >= limit:
+                return True
+        return count >= limit
+
+
+def _distinct(parts: tuple[_T, ...]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(parts))

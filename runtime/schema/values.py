@@ -1,0 +1,119 @@
+"""JSON values and when they are equal: 1 and 1.0 are, 1 and true are not, the order of keys does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import Decimal
+
+_PLAIN = 400
+"""Digits up to which an integer stands for itself; longer numbers may be as long as 1e1000000."""
+
+NULL, BOOLEAN, INTEGER, FRACTION, STRING, ARRAY, OBJECT = (1 << place for place in range(7))
+"""Kinds of values, as bits: an integer is any number without a fraction (1.0 is), `FRACTION` is any other number."""
+
+NUMBER = INTEGER | FRACTION
+ANY_KIND = (1 << 7) - 1
+KINDS: Mapping[str, int] = {
+    "null": NULL,
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "string": STRING,
+    "array": ARRAY,
+    "object": OBJECT,
+}
+
+
+def canonical(value: object) -> Hashable:
+    """Something that two JSON values have in common exactly if they are equal. Depth is no problem.
+
+    Strings and integers stand for themselves. Raises TypeError for what is no JSON value.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (Mapping, list, tuple)):
+        return _compound(value)
+    return _scalar(value)
+
+
+def kind_of(value: object) -> int:
+    """The kind of a JSON value. Raises TypeError for what is none."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, str):
+        return STRING
+    if isinstance(value, (int, float, Decimal)):
+        return INTEGER if isinstance(canonical(value), int) or _is_long_integer(value) else FRACTION
+    if isinstance(value, Mapping):
+        return OBJECT
+    if isinstance(value, (list, tuple)):
+        return ARRAY
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def to_exact(value: int | float | Decimal) -> int | Decimal:
+    """A number without binary rounding: a float is the shortest decimal that reads as it."""
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _scalar(value: object) -> Hashable:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return ("?", value)
+    if isinstance(value, int) and value.bit_length() <= 3 * _PLAIN:
+        return value
+    if isinstance(value, (int, float, Decimal)):
+        return _number(Decimal(to_exact(value)))
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def _number(value: Decimal) -> Hashable:
+    """An integer if it is a short one, else (".", sign, digits, exponent) without zeros at the end."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise TypeError(f"not a JSON value: {value}")
+    size = len(digits)
+    while size > 1 and digits[size - 1] == 0:
+        size -= 1
+    if not any(digits[:size]):
+        return 0
+    exponent += len(digits) - size
+    if exponent >= 0 and exponent + size <= _PLAIN:
+        whole = int(Decimal((sign, digits[:size], exponent)))
+        if whole.bit_length() <= 3 * _PLAIN:
+            return whole
+    return (".", sign, digits[:size], exponent)
+
+
+def _is_long_integer(value: int | float | Decimal) -> bool:
+    form = canonical(value)
+    return isinstance(form, tuple) and isinstance(form[3], int) and form[3] >= 0
+
+
+def _compound(value: Mapping[str, object] | Sequence[object]) -> Hashable:
+    """`canonical` of an object or array: members are worked out before what holds them."""
+    done: dict[int, Hashable] = {}
+    pending: list[object] = [value]
+    while pending:
+        here = pending[-1]
+        if id(here) in done:
+            pending.pop()
+            continue
+        members = list(here.values()) if isinstance(here, Mapping) else here
+        if not isinstance(members, (list, tuple)):
+            raise TypeError(f"not a JSON value: {type(here).__name__}")
+        waiting = [
+            member
+            for member in members
+            if isinstance(member, (Mapping, list, tuple)) and id(member) not in done
+        ]
+        if waiting:
+            pending.extend(waiting)
+            continue
+        pending.pop()
+        parts = tuple(done[id(m)] if id(m) in done else _scalar(m) for m in members)
+        done[id(here)] = ("{", frozenset(zip(here, parts))) if isinstance(here, Mapping) else ("[", *parts)
+    return done[id(value)]
