@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
-from math import ceil, floor
 
 from treille.runtime.schema.decimals import (
+    ceil_div,
     common_multiple,
+    compare,
+    floor_div,
     is_decimal,
     is_multiple,
     num_free,
@@ -27,6 +29,8 @@ from treille.runtime.schema.number_draws import draw
 
 _FEW = 64
 _SCAN = 1000
+_ZERO = Fraction(0)
+_ONE = Fraction(1)
 _MAX_TERMS = 4096
 
 
@@ -99,9 +103,9 @@ class Numbers:
             if not -_SCAN < value.adjusted() < _SCAN and value:
                 return self._contains_extreme(value)
         number = Fraction(value)
-        if self.low is not None and (number < self.low or (self.low_open and number == self.low)):
+        if self.low is not None and compare(number, self.low) < self.low_open:
             return False
-        if self.high is not None and (number > self.high or (self.high_open and number == self.high)):
+        if self.high is not None and compare(self.high, number) < self.high_open:
             return False
         if self.integer is not None and (number.denominator == 1) != self.integer:
             return False
@@ -155,35 +159,50 @@ class Numbers:
             draw(rng, self.contains, step, (first, last), (self.low, self.high), self.not_multiples)
         )
 
+    def step(self) -> Fraction | None:
+        """The number that everything in it is a multiple of, if there is one."""
+        if not self.multiples:
+            return _ONE if self.integer else None
+        steps = [writable(multiple) for multiple in self.multiples]
+        if self.integer:
+            steps.append(_ONE)
+        return common_multiple(steps)
+
+    def tight_bounds(self) -> tuple[Fraction | None, bool, Fraction | None, bool]:
+        """Its bounds (lowest, left out itself?, highest, left out itself?) as tight as its step makes them.
+
+        Where that is one step from 0, they are 0, left out.
+        """
+        step, first, last = self._places()
+        if step is None:
+            return self.low, self.low_open, self.high, self.high_open
+        low = None if first is None else _ZERO if first == 1 else first * step
+        high = None if last is None else _ZERO if last == -1 else last * step
+        return low, first == 1, high, last == -1
+
     def _bounds_cross(self) -> bool:
         """Whether the bounds alone leave nothing."""
         if self.low is None or self.high is None:
             return False
-        return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
-
-    def _step(self) -> Fraction | None:
-        """The number that everything in it is a multiple of, if there is one."""
-        steps = [writable(multiple) for multiple in self.multiples]
-        if self.integer:
-            steps.append(Fraction(1))
-        return common_multiple(steps) if steps else None
+        order = compare(self.low, self.high)
+        return order > 0 or (order == 0 and (self.low_open or self.high_open))
 
     def _places(self) -> tuple[Fraction | None, int | None, int | None]:
         """The step, and its first and last multiple between the bounds, in steps; None: there is none."""
-        step, first, last = self._step(), None, None
-        if step is not None and self.low is not None:
-            place = self.low / step
-            first = floor(place) + 1 if self.low_open else ceil(place)
-        if step is not None and self.high is not None:
-            place = self.high / step
-            last = ceil(place) - 1 if self.high_open else floor(place)
+        step, first, last = self.step(), None, None
+        if step is None:
+            return None, None, None
+        if self.low is not None:
+            first = ceil_div(self.low, step) if not self.low_open else floor_div(self.low, step) + 1
+        if self.high is not None:
+            last = floor_div(self.high, step) if not self.high_open else ceil_div(self.high, step) - 1
         return step, first, last
 
     def _ratios(self, step: Fraction) -> list[int]:
         """The numbers of steps whose multiples are ruled out; none divides another."""
         ruled_out = {writable(multiple) for multiple in self.not_multiples}
         if self.integer is False:
-            ruled_out.add(Fraction(1))
+            ruled_out.add(_ONE)
         kept: list[int] = []
         for ratio in sorted(int(common_multiple((step, multiple)) / step) for multiple in ruled_out):
             if all(ratio % smaller for smaller in kept):
@@ -194,7 +213,7 @@ class Numbers:
         """Whether only finitely many numbers are in it."""
         step, first, last = self._places()
         if step is None:
-            return self.low is not None and self.high is not None and self.low >= self.high
+            return self.low is not None and self.high is not None and compare(self.low, self.high) >= 0
         if first is not None and last is not None:
             return True
         return bool(self.not_multiples or self.integer is False) and 1 in self._ratios(step)
@@ -243,7 +262,8 @@ def _tighter(bound: Fraction | None, other: Fraction | None, *, strict: bool, si
     """Whether `other`, left out itself if `strict`, rules out what `bound` does and maybe more."""
     if bound is None or other is None:
         return bound is None
-    return other * sign > bound * sign or (other == bound and strict)
+    order = compare(other, bound) * sign
+    return order > 0 or (order == 0 and strict)
 
 
 def point(value: int | Decimal | Fraction) -> Numbers:
@@ -253,4 +273,4 @@ def point(value: int | Decimal | Fraction) -> Numbers:
 
 
 ANY_NUMBER = Numbers()
-NO_NUMBERS = Numbers(low=Fraction(0), low_open=True, high=Fraction(0), high_open=True)
+NO_NUMBERS = Numbers(low=_ZERO, low_open=True, high=_ZERO, high_open=True)

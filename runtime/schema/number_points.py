@@ -1,0 +1,124 @@
+"""Automata for the texts of finitely many numbers, and for all other texts: tries, with zeros at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from treille.runtime.schema.decimals import mantissa_of, split
+from treille.runtime.schema.number_exponents import any_exponent, exponents_among, scientific_zero
+from treille.runtime.schema.number_rows import DOT, NO_DIGIT, NOWHERE, Rows, Texts
+
+_ROOT, _WHOLE, _POINT, _BEHIND = range(4)
+_NOTHING: frozenset[int] = frozenset()
+_HERE = frozenset((0,))
+
+
+class _Trie:
+    """Paths of digits and a point; `goals` has what is wanted at the end of each."""
+
+    def __init__(self) -> None:
+        self.children: list[dict[int, int]] = [{}]
+        self.goals: list[frozenset[int]] = [_NOTHING]
+        self.kinds = [_ROOT]
+
+    def add(self, path: Iterable[int], goal: int) -> None:
+        """A path; several goals of one path come together."""
+        node = 0
+        for symbol in path:
+            child = self.children[node].get(symbol)
+            if child is None:
+                child = len(self.kinds)
+                self.children[node][symbol] = child
+                self.children.append({})
+                self.goals.append(_NOTHING)
+                kind = max(self.kinds[node], _WHOLE)
+                self.kinds.append(_POINT if symbol == DOT else _BEHIND if kind == _POINT else kind)
+            node = child
+        self.goals[node] |= {goal}
+
+    def spread(self) -> None:
+        """What ends at a node ends at the zeros behind it, too."""
+        for node, children in enumerate(self.children):
+            if self.kinds[node] != _ROOT and self.goals[node]:
+                for symbol in (DOT,) if self.kinds[node] == _WHOLE else (0,):
+                    if symbol in children:
+                        self.goals[children[symbol]] |= self.goals[node]
+
+
+def plain_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
+    """Plain texts of the numbers that are among `values`, or of all others; none is below 0."""
+    trie = _Trie()
+    for value in values:
+        whole, behind = split(value)
+        trie.add([*whole, DOT, *behind] if behind else whole, 0)
+    trie.spread()
+    rows = Rows()
+    behind_other = NOWHERE if inside else rows.loop(accepting=True)
+    point_other = rows.add([behind_other] * 10)
+    whole_other = NOWHERE if inside else rows.loop(dot=point_other, accepting=True)
+    zeros = {
+        goal: rows.add([rows.following] + [behind_other] * 9, accepting=bool(goal) == inside)
+        for goal in (_NOTHING, _HERE)
+    }
+    points = {goal: rows.add([zeros[goal]] + [behind_other] * 9) for goal in zeros}
+    zero = rows.add(NO_DIGIT, dot=points[_NOTHING], accepting=not inside)
+    first, zero_node = rows.following - 1, trie.children[0].get(0)
+    for node, children in enumerate(trie.children):
+        kind, goal = trie.kinds[node], trie.goals[node]
+        places = {symbol: child + first for symbol, child in children.items()}
+        if kind == _ROOT:
+            rows.start([places.get(0, zero), *(places.get(digit, whole_other) for digit in range(1, 10))])
+            continue
+        dot = NOWHERE
+        if kind == _WHOLE:
+            dot = places.get(DOT, points[goal])
+            digits = [places.get(digit, whole_other) for digit in range(10)]
+            digits = NO_DIGIT if node == zero_node else digits
+        else:
+            digits = [
+                places.get(0, zeros[goal]),
+                *(places.get(digit, behind_other) for digit in range(1, 10)),
+            ]
+        rows.add(digits, dot=dot, accepting=kind != _POINT and bool(goal) == inside)
+    return rows.texts()
+
+
+def scientific_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
+    """Scientific texts of the numbers that are among `values`, or of all others; none is below 0."""
+    trie = _Trie()
+    zero = not inside
+    for value in values:
+        if not value:
+            zero = inside
+            continue
+        (digit, *others), exponent = mantissa_of(value)
+        trie.add([digit, DOT, *others] if others else [digit], exponent)
+    trie.spread()
+    rows = Rows()
+    other_exponent = NOWHERE if inside else any_exponent(rows)
+    behind_other = NOWHERE if inside else rows.loop(exponent=other_exponent)
+    first_other = NOWHERE
+    if not inside:
+        first_other = rows.add(NO_DIGIT, dot=rows.add([behind_other] * 10), exponent=other_exponent)
+    after = {goal: exponents_among(rows, goal, inside=inside) for goal in set(trie.goals)}
+    zeros = {
+        goal: rows.add([rows.following] + [behind_other] * 9, exponent=state) for goal, state in after.items()
+    }
+    points = {goal: rows.add([state] + [behind_other] * 9) for goal, state in zeros.items()}
+    zero_state = scientific_zero(rows, wanted=zero)
+    first = rows.following - 1
+    for node, children in enumerate(trie.children):
+        kind, goal = trie.kinds[node], trie.goals[node]
+        places = {symbol: child + first for symbol, child in children.items()}
+        if kind == _ROOT:
+            rows.start([zero_state, *(places.get(digit, first_other) for digit in range(1, 10))])
+        elif kind == _WHOLE:
+            rows.add(NO_DIGIT, dot=places.get(DOT, points[goal]), exponent=after[goal])
+        else:
+            digits = [
+                places.get(0, zeros[goal]),
+                *(places.get(digit, behind_other) for digit in range(1, 10)),
+            ]
+            rows.add(digits, exponent=NOWHERE if kind == _POINT else after[goal])
+    return rows.texts()

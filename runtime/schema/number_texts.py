@@ -1,0 +1,205 @@
+"""Automata for the JSON texts of sets of numbers.
+
+What they take is exact: a text is taken only if its value is in the set. Of the spellings of a member they
+take
+
+- every plain one: no exponent, any number of zeros at the end (`1`, `1.0`, `-0`);
+- where the set is all numbers of a sign, with 0 or without, every spelling that JSON has;
+- otherwise the scientific ones, d or d.ddd with an exponent (`1e20`, `1.5E+07`, `0e3`), that all conditions
+  decide: bounds and exclusions decide all of them, multiples and integers those that `number_multiples.py`
+  names. Spellings such as `12e3` and `0.5e1` are left out.
+
+Style "plain" leaves out every exponent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from treille.runtime.grammar.automaton import Flags, Table
+from treille.runtime.schema.decimals import writable
+from treille.runtime.schema.number_bounds import plain_bound, scientific_bound
+from treille.runtime.schema.number_exponents import Wanted, any_exponent
+from treille.runtime.schema.number_multiples import plain_multiples, scientific_multiples
+from treille.runtime.schema.number_points import plain_points, scientific_points
+from treille.runtime.schema.number_rows import (
+    NO_DIGIT,
+    NO_TEXT,
+    NOWHERE,
+    NUM_SYMBOLS,
+    SMALL_E,
+    SYMBOLS,
+    Rows,
+    Texts,
+    any_of,
+    both,
+    either,
+    minimal,
+    signed,
+)
+from treille.runtime.schema.numbers import Numbers
+
+__all__ = ["NUM_SYMBOLS", "SYMBOLS", "NumberDfa", "number_dfa"]
+
+_FEW = 12
+_ZERO = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberDfa:
+    """A minimal automaton over `SYMBOLS`. From every state there is a way to acceptance; 0 is the start.
+
+    `table`: int32 [n, 15], -1 where a symbol is not allowed. `accepting`: bool [n]. Both are read-only.
+    """
+
+    table: Table
+    accepting: Flags
+
+    def __post_init__(self) -> None:
+        if self.table.shape != (len(self.accepting), NUM_SYMBOLS) or not len(self.accepting):
+            raise ValueError(f"the table has shape {self.table.shape} for {len(self.accepting)} states")
+        self.table.flags.writeable = False
+        self.accepting.flags.writeable = False
+
+    def accepts(self, text: str) -> bool:
+        """Whether a text is taken."""
+        state = 0
+        for char in text:
+            symbol = SYMBOLS.find(char)
+            if symbol < 0:
+                return False
+            state = int(self.table[state, symbol])
+            if state < 0:
+                return False
+        return bool(self.accepting[state])
+
+
+@lru_cache(maxsize=512)
+def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
+    """The automaton of the numbers in any of `shapes`; `style` is "json", or "plain" for no exponents.
+
+    Raises ValueError if no number is in any of them, `UnsupportedConstraint` where it takes too many states.
+    """
+    if style not in ("json", "plain"):
+        raise ValueError(f"unknown number style: {style!r}")
+    points: set[Fraction] = set()
+    positive, negative = [], []
+    for shape in shapes:
+        few = shape.values(_FEW)
+        if few is not None:
+            points.update(few)
+            continue
+        one, other = _texts_of(shape)
+        positive.append(one)
+        negative.append(other)
+    if points:
+        positive.append(_points(frozenset(value for value in points if value >= 0), inside=True))
+        negative.append(_points(frozenset(-value for value in points if value <= 0), inside=True))
+    texts = signed(any_of(positive), any_of(negative))
+    if style == "plain" and not texts.is_empty:
+        texts.table[:, SMALL_E:] = NOWHERE
+        texts = minimal(texts)
+    if texts.is_empty:
+        raise ValueError("no number is in the set")
+    return NumberDfa(*texts)
+
+
+@lru_cache(maxsize=512)
+def _texts_of(shape: Numbers) -> tuple[Texts, Texts]:
+    """The texts of a set with very many numbers, without their signs: those from 0 on, those up to 0."""
+    low, low_open, high, high_open = shape.tight_bounds()
+    steps = _steps(shape)
+    above = _within(low, high, low_open=low_open, high_open=high_open)
+    below = _within(_negated(high), _negated(low), low_open=high_open, high_open=low_open)
+    above_excluded = frozenset(value for value in shape.excluded if value >= 0)
+    below_excluded = frozenset(-value for value in shape.excluded if value <= 0)
+    one = _every([above, *_without(above_excluded), *steps])
+    if above is below and above_excluded == below_excluded:
+        return one, one
+    return one, _every([below, *_without(below_excluded), *steps])
+
+
+def _steps(shape: Numbers) -> list[Texts]:
+    """What multiples and integers ask for."""
+    step = shape.step()
+    conditions = [] if step is None else [_multiples(step, wanted=True)]
+    ruled_out = {writable(multiple) for multiple in shape.not_multiples}
+    if shape.integer is False:
+        ruled_out.add(Fraction(1))
+    conditions.extend(_multiples(multiple, wanted=False) for multiple in sorted(ruled_out))
+    return conditions
+
+
+def _without(excluded: frozenset[Fraction]) -> list[Texts]:
+    """What exclusions ask for."""
+    if not excluded:
+        return []
+    return [_sign(zero=False, more=True) if excluded == {0} else _points(excluded, inside=False)]
+
+
+def _every(conditions: list[Texts]) -> Texts:
+    """The texts that all conditions take."""
+    whole = _sign(zero=True, more=True)
+    conditions = [condition for condition in conditions if condition is not whole]
+    if not conditions:
+        return whole
+    texts = conditions[0]
+    for condition in conditions[1:]:
+        texts = minimal(both(texts, condition))
+    return texts
+
+
+@lru_cache(maxsize=512)
+def _within(low: Fraction | None, high: Fraction | None, *, low_open: bool, high_open: bool) -> Texts:
+    """The texts without sign of numbers within bounds."""
+    if high is not None and (high < 0 or (high_open and high == 0)):
+        return NO_TEXT
+    if high == 0:
+        return (
+            NO_TEXT
+            if low is not None and low >= 0 and (low_open or low > 0)
+            else _sign(zero=True, more=False)
+        )
+    conditions = []
+    if low is not None and low >= 0 and (low > 0 or low_open):
+        wanted = Wanted(less=False, equal=not low_open, more=True)
+        conditions.append(_bound(low, wanted) if low else _sign(zero=False, more=True))
+    if high is not None:
+        conditions.append(_bound(high, Wanted(less=True, equal=not high_open, more=False)))
+    return _every(conditions)
+
+
+def _negated(bound: Fraction | None) -> Fraction | None:
+    return None if bound is None else -bound
+
+
+@lru_cache(maxsize=4)
+def _sign(*, zero: bool, more: bool) -> Texts:
+    """Every JSON spelling, without sign, of zero or of all other numbers or of both."""
+    rows = Rows()
+    exponent = any_exponent(rows)
+    of_zero, of_more = (exponent if zero else NOWHERE), (exponent if more else NOWHERE)
+    behind = rows.loop(exponent=of_more, accepting=more)
+    zeros = rows.add([rows.following] + [behind] * 9, exponent=of_zero, accepting=zero)
+    whole = rows.loop(dot=rows.add([behind] * 10), exponent=of_more, accepting=more)
+    first = rows.add(NO_DIGIT, dot=rows.add([zeros] + [behind] * 9), exponent=of_zero, accepting=zero)
+    rows.start([first] + [whole] * 9)
+    return minimal(rows.texts())
+
+
+@lru_cache(maxsize=512)
+def _bound(value: Fraction, wanted: Wanted) -> Texts:
+    return minimal(either(plain_bound(value, wanted), scientific_bound(value, wanted)))
+
+
+@lru_cache(maxsize=256)
+def _points(values: frozenset[Fraction], *, inside: bool) -> Texts:
+    return minimal(either(plain_points(values, inside=inside), scientific_points(values, inside=inside)))
+
+
+@lru_cache(maxsize=64)
+def _multiples(multiple: Fraction, *, wanted: bool) -> Texts:
+    plain = minimal(plain_multiples(multiple, wanted=wanted))
+    return minimal(either(plain, scientific_multiples(multiple, wanted=wanted)))
