@@ -10,17 +10,20 @@ from typing import Any
 from treille.runtime.schema.drafts import OLD
 from treille.runtime.schema.nodes import Node
 from treille.runtime.schema.reading import shown
-from treille.runtime.schema.rules import DROPPED, RULES, ignored
+from treille.runtime.schema.rule_values import DROPPED, read_annotation
+from treille.runtime.schema.rules import RULES
 from treille.runtime.schema.scan import Scan
 
 
 def read_nodes(scan: Scan) -> None:
-    """Read the nodes that are new, and those below them. Raises `InvalidConstraint` or `UnsupportedConstraint` for
-    the first fault."""
+    """Read the nodes that are new, and those below them.
+
+    Raises `InvalidConstraint` or `UnsupportedConstraint` for the first fault.
+    """
     nodes = scan.nodes
-    while scan.num_scanned < len(nodes):
-        node = nodes[scan.num_scanned]
-        scan.num_scanned += 1
+    while scan.num_read < len(nodes):
+        node = nodes[scan.num_read]
+        scan.num_read += 1
         raw = node.raw
         if raw is True or raw is False:
             continue
@@ -37,11 +40,10 @@ def _read_keywords(scan: Scan, node: Node, raw: dict[str, Any]) -> None:
     changed: dict[str, Any] | None = None
     for key, value in raw.items():
         rule = rules.get(key)
-        if rule is ignored:
+        if rule is read_annotation:
             continue
         if rule is None:
-            if not isinstance(key, str):
-                raise node.malformed("", f"{shown(key)} is no key of a JSON object")
+            _check_key(node, key)
             scan.noted.append((node, key, "not a keyword: it says nothing"))
             continue
         new = rule(scan, node, key, value)
@@ -61,7 +63,13 @@ def _read_reference(scan: Scan, node: Node, raw: dict[str, Any]) -> None:
     for key, value in raw.items():
         if key in ("$ref", "definitions"):
             rules[key](scan, node, key, value)
-        elif rules.get(key, ignored) is not ignored:
+        elif rules.get(key) is not read_annotation:
+            _check_key(node, key)
             scan.noted.append((node, key, f"ignored beside $ref, as {node.draft.value} has it"))
     if len(raw) > 1:
         node.schema = {"$ref": raw["$ref"]}
+
+
+def _check_key(node: Node, key: object) -> None:
+    if not isinstance(key, str):
+        raise node.malformed("", f"{shown(key)} is no key of a JSON object")

@@ -19,8 +19,10 @@ _PLAIN = frozenset((str, bool, type(None)))
 
 
 def read_text(text: str | bytes) -> Any:
-    """The value of a JSON text. Fractions are Decimal. Raises `InvalidConstraint` if it is not JSON (RFC 8259), or
-    if an object has a key twice."""
+    """The value of a JSON text. Fractions are Decimal.
+
+    Raises `InvalidConstraint` if it is not JSON (RFC 8259), or if an object has a key twice.
+    """
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_members)
     except InvalidConstraint:
@@ -71,7 +73,8 @@ def shown(value: object) -> str:
 
 
 def exact_number(value: object, node: Node, key: str) -> int | Decimal | None:
-    """A number without rounding: int, or Decimal (of a float: of its shortest spelling). None if it is no JSON number.
+    """A number without rounding: int, or Decimal (of a float: of its shortest spelling); None for anything
+    else.
 
     Raises `UnsupportedConstraint` if it has more digits before or after the point than are followed exactly.
     """
@@ -85,7 +88,7 @@ def exact_number(value: object, node: Node, key: str) -> int | Decimal | None:
     elif isinstance(value, Decimal):
         if not value.is_finite():
             return None
-        if -MAX_DIGITS <= int(value.as_tuple().exponent) and value.adjusted() < MAX_DIGITS:
+        if int(value.as_tuple().exponent) >= -MAX_DIGITS and value.adjusted() < MAX_DIGITS:
             return value
     else:
         return None
@@ -113,8 +116,11 @@ def exact_value(value: Any, node: Node, key: str) -> Any:
 
 
 def _levels(value: Any, node: Node, key: str) -> list[list[Any]]:
-    """Its arrays and objects by depth. One that Python holds once and that stands in many places is listed once at
-    each depth, so this is bounded even where the value written out would be endless."""
+    """Its arrays and objects by depth.
+
+    One that Python holds once and that stands in many places is listed once at each depth, so this is bounded
+    even where the value written out would be endless.
+    """
     levels: list[list[Any]] = []
     level: dict[int, tuple[Any, int]] = {id(value): (value, 1)}
     total = 0

@@ -1,7 +1,7 @@
 """References: URIs, the resources of a document and what their fragments name.
 
-Sources: RFC 3986 section 5.2 (resolution), RFC 6901 (JSON Pointer), JSON Schema 2020-12 core sections 8.2 and 9,
-draft 7 core section 8.
+Sources: RFC 3986 section 5.2 (resolution), RFC 6901 (JSON Pointer), JSON Schema 2020-12 core sections 8.2
+and 9, draft 7 core section 8.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from urllib.parse import unquote
 from treille.runtime.schema.drafts import Draft
 from treille.runtime.schema.nodes import Node
 
+MAX_URI = 4096
+
 _URI = re.compile(
     r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
 )
@@ -24,8 +26,8 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 class Resource:
     """What has one base URI: the document, and each schema below that has an `$id` of its own.
 
-    `anchors`: the plain names that are fragments in it. `dynamic`: those of them that are from `$dynamicAnchor`;
-    its root under "" if that has `$recursiveAnchor`.
+    `anchors`: the plain names that are fragments in it. `dynamic`: those of them that are from
+    `$dynamicAnchor`, and its root under "" if that has `$recursiveAnchor`.
     """
 
     __slots__ = ("anchors", "draft", "dynamic", "number", "root", "uri")
@@ -40,7 +42,7 @@ class Resource:
 
 
 def resolve(base: str, reference: str) -> str:
-    """The absolute form of a reference, with its fragment; as it is where there is no base to resolve it against."""
+    """The absolute form of a reference, with its fragment; relative where the base is."""
     scheme, authority, path, query, fragment = _split(reference)
     if scheme is None:
         scheme, base_authority, base_path, base_query, _ = _split(base)
@@ -104,7 +106,7 @@ def fragment_of(text: str) -> str:
 
 
 def member(value: object, token: str) -> tuple[str | int, Any] | None:
-    """What a token names in an object or an array, and the token as a key or an index; None if there is nothing."""
+    """What a token names in an object or an array, after the token as a key or an index; None for nothing."""
     if isinstance(value, dict):
         return (token, value[token]) if token in value else None
     if isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
@@ -114,7 +116,7 @@ def member(value: object, token: str) -> tuple[str | int, Any] | None:
 
 @lru_cache(maxsize=32)
 def metaschema(uri: str) -> Mapping[str, Any] | None:
-    """The metaschema of a draft (or one of its vocabularies) by its URI, http or https; None if it is none."""
+    """The metaschema of a draft, or one of its vocabularies, by its URI; None if it is none of them."""
     if not uri.partition("://")[2].startswith("json-schema.org/"):
         return None
     # Hardly any schema needs it, and it takes longer to import than a thousand schemas to read.

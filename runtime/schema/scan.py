@@ -9,7 +9,7 @@ from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
 from treille.runtime.schema.drafts import OLD, Draft, draft_named
 from treille.runtime.schema.nodes import Node, Path
 from treille.runtime.schema.reading import MAX_DEPTH, shown
-from treille.runtime.schema.references import Resource, resolve
+from treille.runtime.schema.references import MAX_URI, Resource, resolve
 
 _BOOLEANS_IN_4 = frozenset(("additionalProperties", "additionalItems"))
 
@@ -26,7 +26,7 @@ class Scan:
         self.patterns: list[tuple[Node, Path, str]] = []
         self.formats: list[tuple[Node, Path, str]] = []
         self.more: dict[str, Any] = {}  # keywords that rules add to the node being scanned
-        self.num_scanned = 0  # nodes whose keywords have been read
+        self.num_read = 0  # nodes whose keywords have been read
         self.is_shared = False  # whether Python holds a mapping once that stands in several places
         self._by_raw: dict[int, Node] = {}
         self._elsewhere: dict[
@@ -34,7 +34,7 @@ class Scan:
         ] = {}  # the same mapping in another resource, by its number
 
     def top(self, raw: Any, uri: str, prefix: str) -> Node:
-        """A node above all others, and a resource of its own: a document, a metaschema, a synthetic schema."""
+        """A node above all others and a resource of its own: a document, a metaschema, a synthetic schema."""
         number = len(self.resources)
         node = Node(raw, len(self.nodes), number, Draft.D2020, None, (prefix,))
         self.nodes.append(node)
@@ -103,6 +103,8 @@ class Scan:
 
     def _name(self, node: Node, identity: str, draft: Draft, key: str) -> None:
         resource = self.resources[node.resource]
+        if len(identity) > MAX_URI:
+            raise UnsupportedConstraint(key, node.place(key), "a URI this long", field="schema")
         uri, _, fragment = resolve(resource.uri, identity).partition("#")
         if node._above is None:
             resource.uri = uri
