@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treille.runtime.errors import InvalidConstraint
 from treille.runtime.schema.drafts import OLD
 from treille.runtime.schema.nodes import Node
 from treille.runtime.schema.reading import shown
@@ -44,7 +45,7 @@ def _read_keywords(scan: Scan, node: Node, raw: dict[str, Any]) -> None:
             continue
         if rule is None:
             _check_key(node, key)
-            scan.noted.append((node, key, "not a keyword: it says nothing"))
+            scan.note(node, key, "not a keyword: it says nothing")
             continue
         new = rule(scan, node, key, value)
         if new is not value:
@@ -65,11 +66,12 @@ def _read_reference(scan: Scan, node: Node, raw: dict[str, Any]) -> None:
             rules[key](scan, node, key, value)
         elif rules.get(key) is not read_annotation:
             _check_key(node, key)
-            scan.noted.append((node, key, f"ignored beside $ref, as {node.draft.value} has it"))
+            scan.note(node, key, f"ignored beside $ref, as {node.draft.value} has it")
     if len(raw) > 1:
         node.schema = {"$ref": raw["$ref"]}
 
 
 def _check_key(node: Node, key: object) -> None:
     if not isinstance(key, str):
-        raise node.malformed("", f"{shown(key)} is no key of a JSON object")
+        message = f"{node.pointer}: {shown(key)} is no key of a JSON object"
+        raise InvalidConstraint(message, field="schema")

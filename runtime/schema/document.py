@@ -21,9 +21,7 @@ from treille.runtime.schema.reading import MAX_DEPTH, read_text, shown
 from treille.runtime.schema.resolving import check_circles, dynamic_start, target_of
 from treille.runtime.schema.scan import Scan, too_deep
 
-__all__ = ["MAX_NOTES", "Document", "Draft", "Node", "Scope"]
-
-MAX_NOTES = 1000
+__all__ = ["Document", "Draft", "Node", "Scope"]
 
 Scope = tuple[int, ...]
 
@@ -67,10 +65,10 @@ class Document:
     def notes(self) -> list[Note]:
         """What says nothing in this document, and why: at most 1000 notes, and one on how many more there
         are."""
-        noted = self._scan.noted
-        notes = [Note(node.pointer, key, "annotation", text) for node, key, text in noted[:MAX_NOTES]]
-        if len(noted) > MAX_NOTES:
-            notes.append(Note("#", "", "annotation", f"{len(noted) - MAX_NOTES} more notes are left out"))
+        notes = [Note(node.pointer, key, "annotation", text) for node, key, text in self._scan.noted]
+        left_out = self._scan.num_noted - len(notes)
+        if left_out:
+            notes.append(Note("#", "", "annotation", f"{left_out} more notes are left out"))
         return notes
 
     def child(self, node: Node, *path: str | int) -> Node:

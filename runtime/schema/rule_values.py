@@ -27,13 +27,13 @@ def read_annotation(scan: Scan, node: Node, key: str, value: Any) -> Any:
 
 def read_content(scan: Scan, node: Node, key: str, value: Any) -> Any:
     """`contentEncoding` and `contentMediaType`, annotations since they exist."""
-    scan.noted.append((node, key, "an annotation: what the string encodes is not looked at"))
+    scan.note(node, key, "an annotation: what the string encodes is not looked at")
     return value
 
 
 def read_missing(scan: Scan, node: Node, key: str, value: Any) -> Any:
     """A keyword of other drafts."""
-    scan.noted.append((node, key, f"not a keyword of {node.draft.value}: it says nothing"))
+    scan.note(node, key, f"not a keyword of {node.draft.value}: it says nothing")
     return DROPPED
 
 
@@ -135,7 +135,7 @@ def read_format(scan: Scan, node: Node, key: str, value: Any) -> Any:
     if value in scan.asserted:
         scan.formats.append((node, (key,), value))
         return value
-    scan.noted.append((node, key, f"an annotation: the format {shown(value)} is not enforced"))
+    scan.note(node, key, f"an annotation: the format {shown(value)} is not enforced")
     return DROPPED
 
 

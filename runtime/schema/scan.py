@@ -11,6 +11,8 @@ from treille.runtime.schema.nodes import Node, Path
 from treille.runtime.schema.reading import MAX_DEPTH, shown
 from treille.runtime.schema.references import MAX_URI, Resource, resolve
 
+MAX_NOTES = 1000
+
 _BOOLEANS_IN_4 = frozenset(("additionalProperties", "additionalItems"))
 
 
@@ -22,7 +24,8 @@ class Scan:
         self.nodes: list[Node] = []
         self.resources: list[Resource] = []
         self.by_uri: dict[str, Resource | None] = {}  # None: more than one claims it
-        self.noted: list[tuple[Node, str, str]] = []  # node, keyword, text
+        self.noted: list[tuple[Node, str, str]] = []  # node, keyword, text: the first `MAX_NOTES`
+        self.num_noted = 0
         self.patterns: list[tuple[Node, Path, str]] = []
         self.formats: list[tuple[Node, Path, str]] = []
         self.more: dict[str, Any] = {}  # keywords that rules add to the node being scanned
@@ -76,6 +79,12 @@ class Scan:
         what = "" if above.draft is Draft.D4 else ", which is an object, true or false"
         return InvalidConstraint(f"{above.place(*path)}: {shown(raw)} is no schema{what}", field="schema")
 
+    def note(self, node: Node, key: str, text: str) -> None:
+        """Have something to tell people about a keyword."""
+        self.num_noted += 1
+        if self.num_noted <= MAX_NOTES:
+            self.noted.append((node, key, text))
+
     def find(self, raw: Any) -> Node | None:
         """The node of a mapping of the document, if it is a schema."""
         return self._by_raw.get(id(raw)) if isinstance(raw, dict) else None
@@ -84,22 +93,21 @@ class Scan:
         """Settle the draft and the resource of a node that may start one."""
         is_top = node._above is None
         draft = node.draft
-        named = raw.get("$schema")
-        if named is not None and (is_top or isinstance(raw.get("$id", raw.get("id")), str)):
+        if "$schema" in raw and (is_top or isinstance(raw.get("$id", raw.get("id")), str)):
+            named = raw["$schema"]
             if not isinstance(named, str):
                 raise node.malformed("$schema", f"{shown(named)} is no URI")
             found = draft_named(named, node.place("$schema"))
             if found is None:
-                self.noted.append((node, "$schema", f"{shown(named)} names no draft: read as {draft.value}"))
+                self.note(node, "$schema", f"{shown(named)} names no draft: read as {draft.value}")
             draft = found or draft
         key = "id" if draft is Draft.D4 else "$id"
-        identity = raw.get(key)
-        if identity is not None and not isinstance(identity, str):
-            raise node.malformed(key, f"{shown(identity)} is no URI")
         if is_top:
             node.draft = self.resources[node.resource].draft = draft
-        if identity is not None and not ("$ref" in raw and draft in OLD):
-            self._name(node, identity, draft, key)
+        if key in raw and not ("$ref" in raw and draft in OLD):
+            if not isinstance(raw[key], str):
+                raise node.malformed(key, f"{shown(raw[key])} is no URI")
+            self._name(node, raw[key], draft, key)
 
     def _name(self, node: Node, identity: str, draft: Draft, key: str) -> None:
         resource = self.resources[node.resource]
@@ -115,7 +123,7 @@ class Scan:
             node.draft = draft
             self.claim(resource)
         if fragment and draft not in OLD:
-            self.noted.append((node, key, "its fragment names nothing since 2019-09 ($anchor does)"))
+            self.note(node, key, "its fragment names nothing since 2019-09 ($anchor does)")
         elif fragment and not fragment.startswith("/"):
             self.anchor(node, key, fragment)
 
