@@ -26,7 +26,7 @@ from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.normal import normalize, whole_text
 from treille.runtime.grammar.parse_ecma import parse_ecma, search_tree
 from treille.runtime.grammar.states import IS_LIVE, START
-from treille.runtime.grammar.tree import ANY, Repeat, Tree
+from treille.runtime.grammar.tree import ANY, NOTHING, Repeat, Tree
 from treille.runtime.schema.formats import NARROWED, format_tree
 from treille.runtime.schema.lengths import fitted, lengths_of
 from treille.runtime.schema.strings import Strings
@@ -134,7 +134,9 @@ class Expressions:
         every, none, low, high = part
         codes = {number: self._codes[number] for number in sorted(every) if not self._is_any(number)}
         extra: list[list[int]] = []
-        if low or high is not None:
+        if high is not None and low > high:
+            extra.append(self._code(NOTHING))
+        elif low or high is not None:
             for number in codes:
                 tree = fitted(self._trees[number], low, high)
                 if tree is not None:

@@ -15,8 +15,7 @@ Lengths = tuple[int, int | None]
 
 
 def lengths_of(tree: Tree) -> Lengths:
-    """No text of a normal tree is shorter or longer, in code points (None: any length). Where there are no
-    looks, the shortest is exact; so is the longest where nothing is repeated of which there is nothing."""
+    """No text of a normal tree is shorter or longer, in code points (None: any length)."""
     if isinstance(tree, Chars):
         return 1, 1
     if isinstance(tree, Look):

@@ -13,10 +13,11 @@ from treille.runtime.grammar.classes import Classes
 from treille.runtime.grammar.store import Bytes
 
 NUM_CHARACTERS = 0x110000 - 0x800
+_LONG = 4  # to this power, there are more of them than 64 bits can count
 _PRINTABLE = range(0x20, 0x7F)
 _TELLING = '"\\/\n\t\x00\x7f{}éßŁ\u0130\u2028日本\u0301\ufeff\uffff😀\U0010ffff'
 _FEW_KEPT = 100_000  # states whose steps are remembered
-_WANTED = (0, 1, 2, 3, 5, 8, 13, 21)  # characters of a word by chance, if it may end there
+_USUAL, _LONGEST = 8, 60  # characters of a word by chance: on average, and at most if it may end there
 _EARLY = 0.1  # how likely it ends before
 _LIKELIEST = 40  # how much likelier a large class of characters is than one character
 _MAX_NEW = 1000  # characters more than wanted before the shortest way out is sought
@@ -25,13 +26,12 @@ Step = tuple[int, int]
 
 
 def num_texts(low: int, high: int | None, limit: int) -> int:
-    """How many texts have from `low` to `high` characters, or `limit` if there are at least so many."""
+    """How many texts have from `low` to `high` characters, or `limit` (of 64 bits) if there are as many."""
     if high is None:
         return limit
     total = 0
     for length in range(low, high + 1):
-        # More than a million to the power of this is more than any limit of 64 bits.
-        total += NUM_CHARACTERS ** min(length, 4) if total < limit else 0
+        total += NUM_CHARACTERS ** min(length, _LONG)
         if total >= limit:
             return limit
     return total
@@ -100,7 +100,7 @@ class Walks:
         """A word from a live state on: wandering for a while, then making for new states, and at last, if
         that leads nowhere, the shortest way to an end."""
         characters: list[str] = []
-        wanted = rng.choice(_WANTED)
+        wanted = min(int(rng.expovariate(1 / _USUAL)), _LONGEST)
         state = start
         seen: set[int] = set()
         while not (self._arena.accepts(state) and (len(characters) >= wanted or rng.random() < _EARLY)):
