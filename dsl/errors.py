@@ -4,6 +4,8 @@
     ├── InvalidExpression          an argument of `gen`, `select`, a role or `run` is wrong (a ValueError)
     ├── UnknownVariable            nothing of that name was generated (a KeyError)
     └── GenerationFailed           the backend failed, or the text is not what was asked for
+        └── WrongText              a text came, and is not what was asked for: it has the text
+            └── CutOff             max_tokens or a stop ended it before it was complete
     ProgramCancelled               the caller went away; a BaseException, raised inside programs only
 
 An exception of the user's own code inside a program is passed on as it is, with a note that names the
@@ -58,6 +60,30 @@ class UnknownVariable(ProgramError, KeyError):
 
 class GenerationFailed(ProgramError):
     """The backend failed (see `__cause__`), or the text it wrote is not what was asked for."""
+
+
+class WrongText(GenerationFailed):
+    """The text that came is not what was asked for. `text` is that text, `texts` those of all samples.
+
+    Where a type refused it, `__cause__` says why.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str,
+        texts: tuple[str, ...] = (),
+        where: Location | None = None,
+        branch: str = "",
+    ) -> None:
+        super().__init__(message, where=where, branch=branch)
+        self.text = text
+        self.texts = texts or (text,)
+
+
+class CutOff(WrongText):
+    """`max_tokens` or a stop ended the text before it was what was asked for."""
 
 
 class ProgramCancelled(BaseException):

@@ -13,8 +13,9 @@ from treille.dsl.choosing import METHODS, Method
 from treille.dsl.errors import InvalidExpression
 from treille.dsl.location import caller
 from treille.dsl.nodes import Expression, Generate, Select, Turn, as_expression
-from treille.dsl.options import BadOption, check_choices, make_options
+from treille.dsl.options import CONSTRAINTS, BadOption, check_choices, make_options
 from treille.dsl.protocol import GenOptions, Role
+from treille.dsl.schemas import JsonType, json_type
 from treille.dsl.values import TEXT, ValueType, choices_type, value_type
 
 
@@ -41,6 +42,11 @@ def gen(
     type: object = None,
     regex: str | None = None,
     choices: Sequence[str] | None = None,
+    schema: object = None,
+    whitespace: str | Mapping[str, object] | None = None,
+    property_order: str | None = None,
+    number_style: str | None = None,
+    formats: str | None = None,
     grammar: str | None = None,
     heal: bool | None = None,
 ) -> Expression:
@@ -49,8 +55,16 @@ def gen(
     At most one of `type` (int, float, bool, str, a Literal or an Enum: the variable holds the value),
     `regex` (the whole text matches; Python's dialect), `choices` (the text is one of these, exactly;
     decoded token by token, so that a choice with a likely beginning can win: `select` compares whole
-    choices) and `grammar` (a Lark grammar; the whole text is parsed by it). `choices` must differ from each
-    other.
+    choices), `schema` (the text is JSON) and `grammar` (a Lark grammar; the whole text is parsed by it).
+    `choices` must differ from each other.
+
+    `schema` is a pydantic model, a dataclass, a TypedDict or any other type that pydantic's `TypeAdapter`
+    takes: the variable holds the instance (see `dsl/schemas.py`). Or it is a JSON Schema, a dict or text: the
+    variable holds what `json.loads` makes of the text. How the value is written: `whitespace`
+    ("flexible", "compact", "any", or a dict with json.dumps' `indent` and `separators`), `property_order`
+    ("schema", or "any"), `number_style` ("json", or "plain": no exponents) and `formats` ("assert", or
+    "annotation": not enforced). A text that `max_tokens` or a stop ends too soon is an error, `CutOff`, which
+    holds the text.
 
     `heal=True` lets the model finish a token that the text before was cut in the middle of: after "http:"
     it may write "//" as it has learnt to. The variable and the state's text are the same as ever.
@@ -80,15 +94,21 @@ def gen(
         "ignore_eos": ignore_eos,
         "regex": regex,
         "choices": choices,
+        "whitespace": whitespace,
+        "property_order": property_order,
+        "number_style": number_style,
+        "formats": formats,
         "grammar": grammar,
         "heal": heal,
     }
     try:
         _check_name(name)
+        json_kind = None if schema is None else _read_schema(schema)
+        given["schema"] = None if json_kind is None else json_kind.schema
         options, kind = _constrain(make_options(given), type)
     except BadOption as error:
         raise InvalidExpression(f"gen: {error}", where=caller(), field=error.field) from None
-    return Generate(name, options, kind)
+    return Generate(name, options, json_kind or kind)
 
 
 def select(
@@ -139,12 +159,19 @@ def _check_name(name: object) -> None:
         raise BadOption("name", f"must be a non-empty string or None, not {name!r}")
 
 
+def _read_schema(schema: object) -> JsonType:
+    try:
+        return json_type(schema)
+    except ValueError as error:
+        raise BadOption("schema", str(error)) from error
+
+
 def _constrain(options: GenOptions, annotation: object) -> tuple[GenOptions, ValueType]:
     """Turn `type` into a constraint, and find how the text becomes a value."""
     if annotation is None:
         kind = TEXT if options.choices is None else choices_type(options.choices)
         return options, kind
-    given = [name for name in ("regex", "choices", "grammar") if getattr(options, name) is not None]
+    given = [name for name in CONSTRAINTS if getattr(options, name) is not None]
     if given:
         other = given[0]
         raise BadOption("type", f"and {other} exclude each other: give one of them")

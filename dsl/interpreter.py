@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from treille.dsl.choosing import choose
-from treille.dsl.errors import GenerationFailed, ProgramCancelled
-from treille.dsl.events import ProgramEvent, TextEvent, TextKind, VariableEvent
+from treille.dsl.errors import CutOff, GenerationFailed, ProgramCancelled, WrongText
+from treille.dsl.events import PartialEvent, ProgramEvent, TextEvent, TextKind, VariableEvent
 from treille.dsl.location import Location
 from treille.dsl.nodes import (
     CloseCapture,
@@ -33,7 +33,8 @@ from treille.dsl.nodes import (
 from treille.dsl.prompts import extend
 from treille.dsl.protocol import Backend, ChoiceScore, GenOptions, Message, Prompt, Role, UsageCounts
 from treille.dsl.results import Result, Selection, Variable
-from treille.dsl.samples import WrongText, collect, result_of
+from treille.dsl.samples import Mismatch, collect, result_of
+from treille.dsl.schemas import JsonType
 
 
 class Context(Protocol):
@@ -146,11 +147,19 @@ class Interpreter:
         operation = step.operation
         word = type(operation).__name__.lower().replace("generate", "gen")
         name = f" {step.variable.name!r}" if step.variable is not None else ""
-        if isinstance(error, WrongText):
-            return GenerationFailed(f"{word}{name}: {error}", where=step.where, branch=self.label)
+        if isinstance(error, Mismatch):
+            return self._wrong(error, f"{word}{name}: {error}", step.where)
         text = f"{word}{name}: {type(error).__name__}: {error}"
         failure = GenerationFailed(text, where=step.where, branch=self.label)
         failure.__cause__ = error
+        return failure
+
+    def _wrong(self, error: Mismatch, message: str, where: Location) -> GenerationFailed:
+        if error.text is None:
+            return GenerationFailed(message, where=where, branch=self.label)
+        kind = CutOff if error.is_cut else WrongText
+        failure = kind(message, text=error.text, texts=error.texts, where=where, branch=self.label)
+        failure.__cause__ = error.__cause__
         return failure
 
     async def _execute(self, step: Step) -> None:
@@ -182,9 +191,17 @@ class Interpreter:
         options = operation.options.over(self._context.defaults)
         is_single = options.num_samples == 1
 
-        def on_text(text: str, kind: TextKind) -> None:
-            if is_single:
-                self._announce(text, kind, operation.name)
+        kind, name = operation.type, operation.name
+        raw = ""
+
+        def on_text(text: str, text_kind: TextKind) -> None:
+            nonlocal raw
+            if not is_single:
+                return
+            self._announce(text, text_kind, name)
+            if text and name is not None and isinstance(kind, JsonType):
+                raw += text
+                self._context.emit(PartialEvent(name=name, raw=raw, type=kind, branch=self.path))
 
         await self._context.admit(self.prompt)
         generations, usage = await collect(self._context.backend, self.prompt, options, on_text)

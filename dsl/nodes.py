@@ -13,6 +13,7 @@ from treille.dsl.choosing import Method
 from treille.dsl.errors import InvalidExpression, ProgramError
 from treille.dsl.location import Location
 from treille.dsl.protocol import GenOptions, Role
+from treille.dsl.schemas import JsonType
 from treille.dsl.values import ValueType
 
 
@@ -47,7 +48,7 @@ class Generate(Expression):
 
     name: str | None
     options: GenOptions
-    type: ValueType
+    type: ValueType | JsonType
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ out here because the language also runs where there is no runtime.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 
 from treille.dsl.protocol import GenOptions
+from treille.dsl.schemas import schema_text
 
 SAMPLING_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GenOptions))
-NOT_DEFAULTS = frozenset({"n", "regex", "choices", "grammar"})
+CONSTRAINTS = ("regex", "choices", "schema", "grammar")
+SCHEMA_OPTIONS = ("whitespace", "property_order", "number_style", "formats")
+NOT_DEFAULTS = frozenset({"n", *CONSTRAINTS, *SCHEMA_OPTIONS})
 DEFAULT_FIELDS: tuple[str, ...] = tuple(name for name in SAMPLING_FIELDS if name not in NOT_DEFAULTS)
 
 MAX_SAMPLES = 128
@@ -40,9 +44,12 @@ def make_options(given: Mapping[str, object]) -> GenOptions:
     """Check and freeze sampling fields; None means not given. Raises `BadOption`."""
     values = {name: _CHECKS[name](name, value) for name, value in given.items() if value is not None}
     options = GenOptions(**values)  # type: ignore[arg-type]
-    kinds = [name for name in ("regex", "choices", "grammar") if getattr(options, name) is not None]
+    kinds = [name for name in CONSTRAINTS if getattr(options, name) is not None]
     if len(kinds) > 1:
         raise BadOption(kinds[0], f"and {kinds[1]} exclude each other: give one of them")
+    for name in SCHEMA_OPTIONS:
+        if getattr(options, name) is not None and options.schema is None:
+            raise BadOption(name, "says how a schema's value is written: give schema too")
     low, high = options.min_tokens, options.max_tokens
     if low is not None and high is not None and low > high:
         raise BadOption("min_tokens", f"is {low} and max_tokens {high}: it must not be larger")
@@ -137,8 +144,48 @@ def _logit_bias(name: str, value: object) -> tuple[tuple[int, float], ...]:
     return tuple(value.items())
 
 
+def _schema(name: str, value: object) -> str:
+    try:
+        return schema_text(value)
+    except ValueError as error:
+        raise BadOption(name, str(error)) from None
+
+
+def _one_of(*words: str) -> Check:
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise BadOption(name, f"must be {' or '.join(words)}, not {value!r:.80}")
+        return value
+
+    return check
+
+
+def _whitespace(name: str, value: object) -> object:
+    """A name; or the pairs of an object with `indent` and `separators`, as json.dumps has them."""
+    if not isinstance(value, Mapping):
+        return _WHITESPACE(name, value)
+    if not value.keys() <= {"indent", "separators"}:
+        raise BadOption(name, f"has only indent and separators, not {value!r:.80}")
+    indent, separators = value.get("indent"), value.get("separators")
+    if indent is not None:
+        _INDENT(name, indent)
+    pairs: list[tuple[str, object]] = [("indent", indent)]
+    if separators is not None:
+        fits = isinstance(separators, (list, tuple)) and len(separators) == 2
+        if not fits or not all(map(_is_separator, ",:", separators)):
+            raise BadOption(name, f'separators must be like [", ", ": "], not {separators!r:.80}')
+        pairs.append(("separators", tuple(separators)))
+    return tuple(pairs)
+
+
+def _is_separator(mark: str, value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(mark + r"[ \t\n\r]{0,15}", value) is not None
+
+
 _TOKEN_ID = _integer(0, 2**31 - 1)
 _BIAS = _number(-100.0, 100.0)
+_INDENT = _integer(0, 16)
+_WHITESPACE = _one_of("flexible", "compact", "any")
 _CHECKS: dict[str, Check] = {
     "max_tokens": _integer(0, _MAX_TOKENS),
     "min_tokens": _integer(0, _MAX_TOKENS),
@@ -159,6 +206,11 @@ _CHECKS: dict[str, Check] = {
     "ignore_eos": _flag,
     "regex": _pattern,
     "choices": check_choices,
+    "schema": _schema,
+    "whitespace": _whitespace,
+    "property_order": _one_of("schema", "any"),
+    "number_style": _one_of("json", "plain"),
+    "formats": _one_of("assert", "annotation"),
     "grammar": _pattern,
     "heal": _flag,
 }

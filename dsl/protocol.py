@@ -49,7 +49,11 @@ class Prompt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenOptions:
     """How to sample; None means that the backend's default holds. At most one of `regex`, `choices`,
-    `grammar` (a Lark grammar)."""
+    `schema` (the JSON text of a JSON Schema), `grammar` (a Lark grammar).
+
+    `whitespace`, `property_order`, `number_style`, `formats` say how a schema's value is written and stand
+    only beside one. `whitespace` is a name or the pairs of an object with `separators` and `indent`.
+    """
 
     max_tokens: int | None = None
     min_tokens: int | None = None
@@ -70,6 +74,11 @@ class GenOptions:
     ignore_eos: bool | None = None
     regex: str | None = None
     choices: tuple[str, ...] | None = None
+    schema: str | None = None
+    whitespace: str | tuple[tuple[str, object], ...] | None = None
+    property_order: str | None = None
+    number_style: str | None = None
+    formats: str | None = None
     grammar: str | None = None
     heal: bool | None = None
 

@@ -10,11 +10,21 @@ from dataclasses import dataclass, field
 from treille.dsl.events import TextKind
 from treille.dsl.protocol import Backend, GenEvent, GenOptions, Prompt, TokenLogprob, UsageCounts
 from treille.dsl.results import Generation, Result
+from treille.dsl.schemas import JsonType
 from treille.dsl.values import ValueType
 
+MAX_SHOWN = 400  # characters of a text in a message; the error has all of it
 
-class WrongText(ValueError):
-    """The text that came back is not what was asked for."""
+
+class Mismatch(ValueError):
+    """What came back is not what was asked for. `texts` are those of all samples, `text` the one at fault
+    (None: none is), `is_cut`: it was ended before it was complete."""
+
+    def __init__(self, message: str, *, text: str | None = None, is_cut: bool = False) -> None:
+        super().__init__(message)
+        self.text = text
+        self.texts: tuple[str, ...] = ()
+        self.is_cut = is_cut
 
 
 @dataclass(slots=True)
@@ -38,9 +48,9 @@ class _Sample:
 
     def finished(self) -> Generation:
         if self.finish_reason is None:
-            raise WrongText("the backend ended without finishing the text")
+            raise Mismatch("the backend ended without finishing the text")
         if self.finish_reason == "abort":
-            raise WrongText("the request was aborted")
+            raise Mismatch("the request was aborted")
         return Generation(
             text="".join(self.texts),
             token_ids=tuple(self.token_ids),
@@ -64,27 +74,37 @@ async def collect(
     return tuple(sample.finished() for sample in samples), usage
 
 
-def result_of(generations: Sequence[Generation], kind: ValueType, options: GenOptions) -> Result:
-    """The variable's result: one value, or a list of them for several samples. Raises `WrongText`."""
-    values = [_value(generation, kind, options) for generation in generations]
+def result_of(generations: Sequence[Generation], kind: ValueType | JsonType, options: GenOptions) -> Result:
+    """The variable's result: one value, or a list of them for several samples. Raises `Mismatch`."""
+    try:
+        values = [_value(generation, kind, options) for generation in generations]
+    except Mismatch as error:
+        error.texts = tuple(generation.text for generation in generations)
+        raise
     if len(generations) == 1:
         return Result(values[0], generations[0].text, generations[0])
     return Result(values, [generation.text for generation in generations], tuple(generations))
 
 
-def _value(generation: Generation, kind: ValueType, options: GenOptions) -> object:
+def _value(generation: Generation, kind: ValueType | JsonType, options: GenOptions) -> object:
     """The text's value, if the text is what was asked for.
 
-    A constrained text can only be wrong by being unfinished: `max_tokens` or a stop cut it off.
+    A constrained text can only be wrong by being unfinished: `max_tokens` or a stop cut it off. What a type
+    asks for beyond its schema can be wrong too.
     """
     text = generation.text
+    is_cut = generation.finish_reason == "length" or generation.stop_reason is not None
     try:
         value = kind.parse(text)
-    except ValueError:
-        raise WrongText(f"{text!r} is not of type {kind.name}{_reason(generation)}") from None
-    is_whole = generation.finish_reason != "length" and generation.stop_reason is None
-    if options.regex is not None and not is_whole and not _matches(options.regex, text):
-        raise WrongText(f"{text!r} does not match the pattern {options.regex!r}{_reason(generation)}")
+    except ValueError as error:
+        if isinstance(kind, JsonType) and not is_cut:
+            raise Mismatch(f"{_shown(text)} is not of {kind.title}: {error}", text=text) from error
+        raise _mismatch(generation, f"is not of {kind.title}") from None
+    if isinstance(kind, JsonType):
+        if is_cut and not kind.is_whole(text, generation.stop_reason):
+            raise _mismatch(generation, "may not be a whole number")
+    elif options.regex is not None and is_cut and not _matches(options.regex, text):
+        raise _mismatch(generation, f"does not match the pattern {options.regex!r}")
     return value
 
 
@@ -95,9 +115,17 @@ def _matches(pattern: str, text: str) -> bool:
         return False
 
 
-def _reason(generation: Generation) -> str:
+def _mismatch(generation: Generation, fault: str) -> Mismatch:
+    reason, is_cut = "", True
     if generation.finish_reason == "length":
-        return ": it was cut off by max_tokens"
-    if generation.stop_reason is not None:
-        return f": it was cut off at the stop {generation.stop_reason!r}"
-    return ""
+        reason = ": it was cut off by max_tokens"
+    elif generation.stop_reason is not None:
+        reason = f": it was cut off at the stop {generation.stop_reason!r}"
+    else:
+        is_cut = False
+    text = generation.text
+    return Mismatch(f"{_shown(text)} {fault}{reason}", text=text, is_cut=is_cut)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]!r}..."

@@ -30,6 +30,11 @@ class ValueType:
     table: tuple[tuple[str, object], ...] = ()
 
     @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"type {self.name}"
+
+    @property
     def regex(self) -> str | None:
         """The pattern of the texts, for numbers."""
         return {"int": INT_PATTERN, "float": FLOAT_PATTERN}.get(self.kind)
@@ -72,7 +77,8 @@ def value_type(annotation: object) -> ValueType:
         return _PLAIN[annotation]
     except (KeyError, TypeError):
         raise ValueError(
-            f"type must be int, float, bool, str, a Literal or an Enum, not {annotation!r}"
+            f"type must be int, float, bool, str, a Literal or an Enum, not {annotation!r}: "
+            "schema=... takes other types, and writes them as JSON"
         ) from None
 
 

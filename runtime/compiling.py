@@ -14,8 +14,9 @@ from threading import Condition, Lock, Thread
 from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import CompileCancelled, ConstraintError
-from treille.runtime.grammar import Grammar, Vocabulary, compile_constraint
+from treille.runtime.grammar import Grammar, Vocabulary
 from treille.runtime.matching import TokenIndex
 from treille.runtime.params import Constraint, SamplingParams
 from treille.runtime.stops import check_stop_regex
@@ -302,7 +303,7 @@ class ConstraintCompiler:
         return grammar
 
     def _refuse(self, key: Constraint, error: ConstraintError) -> None:
-        if sum(map(len, key.source)) > MAX_REFUSED_LENGTH:
+        if key.num_characters > MAX_REFUSED_LENGTH:
             return
         with self._lock:
             self._refused[key] = error

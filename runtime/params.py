@@ -8,6 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from treille.runtime.errors import InvalidRequest
+from treille.runtime.schema_source import (
+    CHOICES,
+    DEFAULTS,
+    SchemaSource,
+    Spacing,
+    read_choice,
+    read_whitespace,
+    schema_text,
+)
 
 MAX_TOKENS = 1_000_000
 MAX_SAMPLES = 128
@@ -19,7 +28,9 @@ MAX_BIASES = 4096
 MAX_CHOICES = 4096
 MAX_PATTERN = 65_536
 
-ConstraintKind = Literal["regex", "choices", "grammar"]
+ConstraintKind = Literal["regex", "choices", "schema", "grammar"]
+CONSTRAINTS: tuple[ConstraintKind, ...] = ("regex", "choices", "schema", "grammar")
+SCHEMA_OPTIONS = tuple(DEFAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,12 @@ class Constraint:
     """What the text must look like: hashable, the key under which a compiled grammar is shared."""
 
     kind: ConstraintKind
-    source: str | tuple[str, ...]
+    source: str | tuple[str, ...] | SchemaSource
+
+    @property
+    def num_characters(self) -> int:
+        """The length of its text."""
+        return sum(map(len, self.source)) if isinstance(self.source, tuple) else len(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +61,11 @@ class SamplingParams:
     likeliest alternatives (`0`: the token's alone), taken from the model's own distribution before
     penalties, masks and temperature.
 
-    At most one of `regex`, `choices` and `grammar` (a Lark grammar) says what the text must look like.
+    At most one of `regex`, `choices`, `schema` (a JSON Schema: a mapping, a boolean or its JSON text, and
+    kept as text) and `grammar` (a Lark grammar) says what the text must look like. How a schema's value is
+    written: `whitespace` ("flexible", "compact", "any", or an object with `separators` and `indent`, as
+    json.dumps has them), `property_order` ("schema" or "any"), `number_style` ("json" or "plain": no
+    exponents), and `formats` ("assert" or "annotation": not enforced).
     What it leaves no choice about becomes tokens without being sampled (see `forced.py`), except where
     `logprobs` asks for the model's opinion of each token; tokens that `stop_token_ids` or `logit_bias`
     name are never added so.
@@ -76,6 +96,11 @@ class SamplingParams:
     ignore_eos: bool = False
     regex: str | None = None
     choices: tuple[str, ...] | None = None
+    schema: Mapping[str, Any] | bool | str | None = None
+    whitespace: str | Mapping[str, Any] | Spacing | None = None
+    property_order: str | None = None
+    number_style: str | None = None
+    formats: str | None = None
     grammar: str | None = None
     heal: bool = False
 
@@ -92,6 +117,10 @@ class SamplingParams:
             if isinstance(self.choices, str):
                 raise InvalidRequest("choices must be a list of strings, not one string", field="choices")
             put(self, "choices", _listed("choices", self.choices))
+        if self.schema is not None:
+            put(self, "schema", schema_text(self.schema))
+        if self.whitespace is not None:
+            put(self, "whitespace", read_whitespace(self.whitespace))
         self._check_counts()
         self._check_numbers()
         self._check_texts()
@@ -103,6 +132,9 @@ class SamplingParams:
             return Constraint("regex", self.regex)
         if self.choices is not None:
             return Constraint("choices", self.choices)
+        if self.schema is not None:
+            options = {name: value for name in SCHEMA_OPTIONS if (value := getattr(self, name)) is not None}
+            return Constraint("schema", SchemaSource(str(self.schema), **options))
         if self.grammar is not None:
             return Constraint("grammar", self.grammar)
         return None
@@ -156,11 +188,19 @@ class SamplingParams:
             if not self.choices:
                 raise InvalidRequest("choices must hold at least one string", field="choices")
             _strings("choices", self.choices, MAX_CHOICES, MAX_PATTERN)
-        given = [name for name in ("regex", "choices", "grammar") if getattr(self, name) is not None]
+        given = [name for name in CONSTRAINTS if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidRequest(
                 f"{given[0]} and {given[1]} exclude each other: give one of them", field=given[0]
             )
+        for name in SCHEMA_OPTIONS:
+            value = getattr(self, name)
+            if value is not None and name in CHOICES:
+                read_choice(name, value)
+            if value is not None and self.schema is None:
+                raise InvalidRequest(
+                    f"{name} says how a schema's value is written: give schema too", field=name
+                )
 
 
 def _listed(name: str, values: object) -> tuple[Any, ...]:

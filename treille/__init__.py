@@ -10,7 +10,14 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from treille.dsl.errors import GenerationFailed, InvalidExpression, ProgramError, UnknownVariable
+from treille.dsl.errors import (
+    CutOff,
+    GenerationFailed,
+    InvalidExpression,
+    ProgramError,
+    UnknownVariable,
+    WrongText,
+)
 from treille.dsl.expressions import assistant, gen, select, system, user
 from treille.dsl.program import Program, program
 from treille.dsl.state import State
@@ -40,6 +47,7 @@ __version__ = version("treille")
 __all__ = [
     "Completion",
     "ConstraintError",
+    "CutOff",
     "Engine",
     "EngineClosed",
     "EngineOverloaded",
@@ -62,6 +70,7 @@ __all__ = [
     "UnknownVariable",
     "UnsupportedConstraint",
     "UnsupportedModel",
+    "WrongText",
     "__version__",
     "assistant",
     "gen",

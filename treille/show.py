@@ -12,7 +12,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from treille.dsl.events import FinishedEvent, ProgramEvent, TextEvent, TextKind, VariableEvent
+from treille.dsl.events import FinishedEvent, PartialEvent, ProgramEvent, TextEvent, TextKind, VariableEvent
 from treille.dsl.program import Program
 from treille.dsl.protocol import UsageCounts
 from treille.dsl.state import State
@@ -71,7 +71,7 @@ class Screen:
 
     def add(self, event: ProgramEvent) -> None:
         """Show an event now or later."""
-        if isinstance(event, FinishedEvent):
+        if isinstance(event, (FinishedEvent, PartialEvent)):
             return
         names = self._open.setdefault(event.branch, set())
         is_live = event.branch == self._live

@@ -106,6 +106,8 @@ def sampling_params(options: GenOptions) -> SamplingParams:
     given: dict[str, Any] = options.given()
     if options.logit_bias is not None:
         given["logit_bias"] = dict(options.logit_bias)
+    if isinstance(options.whitespace, tuple):
+        given["whitespace"] = dict(options.whitespace)
     return SamplingParams(**given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -44,7 +45,8 @@ class ScriptedBackend:
 
     `replies` is a function of (prompt, options), which may be a coroutine; a mapping, of which the
     longest key that the prompt's text ends with is taken; or a list, used up in order. A reply is one
-    text, or a list of `n`. A reply that breaks `regex` or `choices` raises `WrongScript`.
+    text, or a list of `n`. A reply that breaks `regex` or `choices`, or is not JSON for a `schema`, raises
+    `WrongScript`; what a schema says of the JSON is not looked at.
 
     `scores` gives each choice's token log-probabilities, as a function of (prompt, choice) or by choice.
     An entry is a number, or (token, number) where it matters which choices share tokens.
@@ -105,6 +107,8 @@ class ScriptedBackend:
                 raise WrongScript(f"the script says {text!r}, which is none of {list(options.choices)}")
             if options.regex is not None and re.fullmatch(options.regex, text) is None:
                 raise WrongScript(f"the script says {text!r}, which does not match {options.regex!r}")
+            if options.schema is not None and not _is_json(text):
+                raise WrongScript(f"the script says {text!r}, which is not JSON")
         return texts
 
     def _reply(self, prompt: Prompt, options: GenOptions) -> Reply | Awaitable[Reply]:
@@ -146,6 +150,14 @@ class ScriptedBackend:
         )
         self._seen.insert(place, text)
         return UsageCounts(prompt_tokens=len(text), cached_tokens=cached, num_requests=1)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _cut(text: str, options: GenOptions) -> tuple[str, str, str | None]:

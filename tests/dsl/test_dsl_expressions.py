@@ -68,9 +68,8 @@ def test_the_error_shows_the_line() -> None:
 
 
 def test_unknown_keywords_do_not_exist() -> None:
-    for name in ("schema", "best_of"):
-        with pytest.raises(TypeError, match=name):
-            tr.gen("x", **{name: "y"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="best_of"):
+        tr.gen("x", best_of=2)  # type: ignore[call-arg]
 
 
 def test_expressions_are_frozen_and_equal_by_value() -> None:

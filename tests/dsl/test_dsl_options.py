@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from treille.dsl.backends.local import sampling_params
-from treille.dsl.options import BadOption, make_options
+from treille.dsl.options import SCHEMA_OPTIONS, BadOption, make_options
 from treille.dsl.protocol import GenOptions
 from treille.runtime.errors import InvalidRequest
 from treille.runtime.params import SamplingParams
@@ -55,7 +55,18 @@ ODD: list[Any] = [True, False, "x", "", 1.5, b"x", object(), [], [1], ["x"], [""
 STRINGS: list[Any] = ["x" * 1024, "x" * 1025, "x" * 65_536, "x" * 65_537, ["x"] * 64, ["x"] * 65]
 LISTS: list[Any] = [["x" * 1024], ["x" * 1025], [0, 2**31 - 1], [2**31], [-1], [True], list(range(1025))]
 MAPS: list[Any] = [{0: 100}, {0: 101}, {0: NAN}, {-1: 0}, {True: 0}, {"0": 0}, dict.fromkeys(range(4097), 0)]
-VALUES = [*NUMBERS, *COUNTS, *ODD, *STRINGS, *LISTS, *MAPS]
+SCHEMAS: list[Any] = ["true", '{"a": 1.50}', "3", "[1]", {"a": [1, "b", None]}, {"a": {1}}, {"a": INF}]
+WORDS: list[Any] = ["flexible", "compact", "any", "schema", "json", "plain", "assert", "annotation"]
+SPACES: list[Any] = [
+    *({"indent": value} for value in (0, 16, 17, True, " ", None)),
+    *(
+        {"separators": value}
+        for value in ([",", ":"], (", ", ":\n"), [",", ":" + " " * 16], [" ,", ":"], ",:", [","])
+    ),
+    {"indent": 1, "separators": [",", ":"]},
+    {"width": 1},
+]
+VALUES = [*SCHEMAS, *WORDS, *SPACES, *NUMBERS, *COUNTS, *ODD, *STRINGS, *LISTS, *MAPS]
 
 
 def test_same_fields() -> None:
@@ -65,7 +76,9 @@ def test_same_fields() -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(GenOptions)])
 def test_same_ranges(name: str) -> None:
     """Whatever one takes the other takes. The language is stricter about kinds of containers."""
-    extra = {"max_tokens": 10**6} if name == "min_tokens" else {}
+    extra: dict[str, Any] = {"max_tokens": 10**6} if name == "min_tokens" else {}
+    if name in SCHEMA_OPTIONS:
+        extra["schema"] = True
     num_good = 0
     for value in VALUES:
         try:
@@ -80,6 +93,7 @@ def test_same_ranges(name: str) -> None:
             assert error.field == name
             found = False
         stricter = name in ("choices", "logit_bias") or isinstance(value, (bytes, str, dict))
+        stricter &= name not in ("schema", *SCHEMA_OPTIONS)
         assert found == expected or (stricter and expected), f"{name}={value!r:.80}"
         if found:
             num_good += 1

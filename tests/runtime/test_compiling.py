@@ -18,8 +18,8 @@ from treille.runtime.compiling import (
     Tokens,
     compile_keys,
 )
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import CompileCancelled, InvalidConstraint
-from treille.runtime.grammar import compile_constraint
 from treille.runtime.params import Constraint, SamplingParams
 
 

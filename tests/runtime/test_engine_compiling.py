@@ -8,6 +8,7 @@ import time
 import pytest
 from oracles.history_model import GREEDY, HistoryModel, idle, request
 
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import (
     CompileCancelled,
     ConstraintError,
@@ -18,7 +19,7 @@ from treille.runtime.errors import (
     TreilleError,
     UnsupportedConstraint,
 )
-from treille.runtime.grammar import Matcher, compile_constraint
+from treille.runtime.grammar import Matcher
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import Failed, Finished, Request
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from oracles.history_model import HistoryModel, idle, request
 
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import CompileCancelled
-from treille.runtime.grammar import compile_constraint
 
 LONG = 100_000
 

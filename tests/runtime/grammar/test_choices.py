@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
-from treille.runtime.grammar import Matcher, Vocabulary, compile_choices, compile_constraint
+from treille.runtime.grammar import Matcher, Vocabulary, compile_choices
 from treille.runtime.grammar.automaton import minimize
 from treille.runtime.grammar.compile import choices_dfa
 from treille.runtime.params import Constraint

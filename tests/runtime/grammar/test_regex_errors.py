@@ -10,8 +10,9 @@ import warnings
 import numpy as np
 import pytest
 
+from treille.runtime.constraints import compile_constraint
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
-from treille.runtime.grammar import Vocabulary, compile_constraint, compile_regex
+from treille.runtime.grammar import Vocabulary, compile_regex
 from treille.runtime.grammar.regex import regex_dfa
 from treille.runtime.params import Constraint
 
