@@ -120,7 +120,7 @@ def _follower(rows: Table, final: Flags, row: Table, accepting: np.bool_) -> int
                 same = False
                 break
         if same:
-            return target
+            return int(target)
     return _NEW
 
 

@@ -149,7 +149,7 @@ def _moved(table: Table, distance: int) -> Table:
 
 
 @njit(cache=True, nogil=True)
-def _hash(key: np.int64, mask: np.int64) -> np.int64:  # pragma: no cover
+def _hash(key: np.int64, mask: int) -> np.int64:  # pragma: no cover
     """A place for a pair of states in a hash table."""
     mixed = key * np.int64(0x9E3779B97F4A7C1)
     return (mixed ^ (mixed >> np.int64(29))) & mask

@@ -7,6 +7,7 @@ multiple of one third is in a set only if it is an integer.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -128,7 +129,7 @@ class Numbers:
             return max(limit, 0)
         step, first, last = self._places()
         if step is None or first is None or last is None or min(limit, last - first) <= _SCAN:
-            return sum(1 for _ in islice(self._members(), max(limit, 0)))
+            return sum(1 for _ in islice(self._members(), max(min(limit, sys.maxsize), 0)))
         ratios = self._ratios(step)
         if 1 in ratios:
             return 0
@@ -140,7 +141,7 @@ class Numbers:
         """All numbers in it, the smallest first; None if there are more than `limit`."""
         if not self._is_finite():
             return None
-        found = list(islice(self._members(), max(limit, 0) + 1))
+        found = list(islice(self._members(), min(max(limit, 0) + 1, sys.maxsize)))
         return found if len(found) <= limit else None
 
     def sample(self, rng: random.Random) -> int | Decimal:
