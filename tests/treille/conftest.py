@@ -18,7 +18,13 @@ from fastapi import FastAPI
 from oracles.history_model import HistoryModel, byte_tokenizer
 
 from treille.runtime.engine import Engine
-from treille.runtime.errors import EngineClosed, EngineOverloaded, InvalidConstraint, InvalidRequest
+from treille.runtime.errors import (
+    EngineClosed,
+    EngineOverloaded,
+    InvalidConstraint,
+    InvalidRequest,
+    UnsupportedConstraint,
+)
 from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.stream import EventStream
 from treille.runtime.tokenizer import Tokenizer
@@ -111,6 +117,10 @@ class FakeEngine:
             if request.params.regex == "ab**":
                 error = InvalidConstraint("multiple repeat", field="regex", offset=3)
                 stream.put(Failed(request_id=request_id, error=error))
+                return stream
+            if request.params.schema == "false":
+                refusal = UnsupportedConstraint("not", "#/not", "a reason", field="schema")
+                stream.put(Failed(request_id=request_id, error=refusal))
                 return stream
             texts = [self.reply(request, index) for index in range(request.params.n)]
             self.live[request_id] = FakeRequest(request, stream, texts)

@@ -43,8 +43,6 @@ def test_completion_fields_that_are_not_supported(post: Post, field: str, value:
         ("functions", [{"name": "f"}]),
         ("function_call", "auto"),
         ("parallel_tool_calls", False),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
         ("audio", {"voice": "alloy", "format": "mp3"}),
         ("modalities", ["text", "audio"]),
         ("prediction", {"type": "content", "content": "x"}),

@@ -24,8 +24,10 @@ from treille.server.answers import (
     ErrorBody,
     UsageBody,
 )
+from treille.server.errors import told_as
 from treille.server.job import Delta, Job, Outcome, finish_word
 from treille.server.protocol import ChatRequest
+from treille.server.response_format import ExactRoute
 from treille.server.seam import Service
 from treille.server.streaming import DONE, Frames, collect, frame, start_stream
 from treille.server.tokens import chat_logprobs
@@ -33,7 +35,7 @@ from treille.server.tokens import chat_logprobs
 
 def router(service: Service) -> APIRouter:
     """The route, bound to one service."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=ExactRoute)
 
     @routes.post(
         "/v1/chat/completions",
@@ -56,6 +58,10 @@ class _Handler:
         self._created = int(time.time())
 
     async def answer(self, request: Request) -> Response:
+        with told_as(self._body.field_names):
+            return await self._answer(request)
+
+    async def _answer(self, request: Request) -> Response:
         check_model(self._service, self._body.model)
         prompt_ids = await anyio.to_thread.run_sync(self._encode)
         job = Job.submit(self._service.engine, [prompt_ids], self._params(len(prompt_ids)))

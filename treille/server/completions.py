@@ -14,8 +14,10 @@ from treille.runtime.params import SamplingParams
 from treille.runtime.types import Usage
 from treille.server.admission import check_model, check_prompt, check_size
 from treille.server.answers import CompletionBody, CompletionChoice, ErrorBody, UsageBody
+from treille.server.errors import told_as
 from treille.server.job import Job, Outcome, finish_word
 from treille.server.protocol import DEFAULT_COMPLETION_TOKENS, CompletionRequest, Prompt
+from treille.server.response_format import ExactRoute
 from treille.server.seam import Service, ServingEngine
 from treille.server.streaming import DONE, Frames, collect, frame, start_stream
 from treille.server.tokens import CompletionColumns
@@ -23,7 +25,7 @@ from treille.server.tokens import CompletionColumns
 
 def router(service: Service) -> APIRouter:
     """The route, bound to one service."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=ExactRoute)
 
     @routes.post(
         "/v1/completions",
@@ -46,6 +48,10 @@ class _Handler:
         self._created = int(time.time())
 
     async def answer(self, request: Request) -> Response:
+        with told_as(self._body.field_names):
+            return await self._answer(request)
+
+    async def _answer(self, request: Request) -> Response:
         check_model(self._service, self._body.model)
         params = self._params()
         prompts = await anyio.to_thread.run_sync(self._prompts)

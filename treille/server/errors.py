@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -30,8 +31,12 @@ RETRY_AFTER_SECONDS = "1"
 OTHER_NAMES = {
     "guided_regex": "regex",
     "guided_choice": "choices",
+    "guided_grammar": "grammar",
+    "guided_json": "schema",
+    "guided_whitespace_pattern": "whitespace",
+    "json_schema": "schema",
     "choice": "choices",
-    "structured_outputs": "regex or choices",
+    "structured_outputs": "regex, choices, schema or grammar",
     "stop_sequences": "stop",
     "max_new_tokens": "max_tokens",
     "input_ids": "prompt",
@@ -112,6 +117,20 @@ def classify(error: Exception) -> ApiError:
             return ApiError(error.status_code, str(error.detail), headers=error.headers)
         case _:
             return ApiError(500, "internal server error", kind="server_error", code="internal_error")
+
+
+@contextmanager
+def told_as(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors name a field by the name that the client has for it."""
+    try:
+        yield
+    except RequestError as error:
+        name = names.get(error.field or "")
+        if name is None:
+            raise
+        answer = classify(error)
+        answer.param = name
+        raise answer from error
 
 
 def report(error: Exception) -> ApiError:

@@ -32,6 +32,7 @@ from treille.runtime.params import (
     MAX_TOP_LOGPROBS,
     SamplingParams,
 )
+from treille.server.response_format import ResponseFormat, Schema, Whitespace
 
 MAX_PROMPTS = 1024
 MAX_MESSAGES = 4096
@@ -59,7 +60,6 @@ UNSUPPORTED_CHAT: Mapping[str, tuple[object, ...]] = {
     "prompt_cache_options": (),
     "prompt_cache_retention": (),
     "reasoning_effort": ("none",),
-    "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "tool_choice": ("none",),
     "tools": ([],),
@@ -164,6 +164,12 @@ class GenerationBody(_Strict):
     stop_regex: Text | None = None
     regex: Text | None = None
     choices: Annotated[list[Text], Field(max_length=MAX_CHOICES)] | None = None
+    response_format: ResponseFormat | None = None
+    json_schema: Schema | None = Field(None, alias="schema")
+    whitespace: Whitespace | None = None
+    property_order: str | None = None
+    number_style: str | None = None
+    formats: str | None = None
     grammar: Text | None = None
     heal: bool | None = None
 
@@ -172,6 +178,24 @@ class GenerationBody(_Strict):
         if self.stream_options is not None and not self.stream:
             raise InvalidRequest("stream_options needs stream to be true", field="stream_options")
         return self
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> GenerationBody:
+        if self.json_schema is not None and self._wanted is not None:
+            raise InvalidRequest(
+                "response_format and schema exclude each other: give one of them", field="response_format"
+            )
+        return self
+
+    @property
+    def _wanted(self) -> Any:
+        return None if self.response_format is None else self.response_format.wanted
+
+    @property
+    def field_names(self) -> Mapping[str, str]:
+        """Fields of the engine's parameters that the client knows by another name."""
+        form = self.response_format
+        return {} if form is None or form.wanted is None else {"schema": form.place}
 
     @property
     def samples(self) -> int:
@@ -202,12 +226,19 @@ class GenerationBody(_Strict):
             "ignore_eos",
             "regex",
             "choices",
+            "whitespace",
+            "property_order",
+            "number_style",
+            "formats",
             "grammar",
             "heal",
         )
         given: dict[str, Any] = {name: value for name in passed if (value := getattr(self, name)) is not None}
         if self.logit_bias is not None:
             given["logit_bias"] = {int(token_id): bias for token_id, bias in self.logit_bias.items()}
+        schema = self._wanted if self.json_schema is None else self.json_schema
+        if schema is not None:
+            given["schema"] = schema
         return SamplingParams(max_tokens=max_tokens, logprobs=logprobs, **given)
 
 
