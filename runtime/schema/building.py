@@ -34,7 +34,9 @@ def object_form(plan: ObjectPlan, alive: Alive, languages: Languages, work: Work
             (Option(value),) if name in usable else (),
             name in plan.required,
             name in plan.declared,
-            tuple(sorted(places[other] for other in plan.implied[name])) if name in plan.implied and name in usable else (),
+            tuple(sorted(places[other] for other in plan.implied[name]))
+            if name in plan.implied and name in usable
+            else (),
         )
         for name, value in plan.names.items()
         if name in usable or regions

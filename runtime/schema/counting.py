@@ -31,7 +31,9 @@ MANY = _Many()
 class _Partial(NamedTuple):
     """An array or object of which some is known; `endless`: it can be completed in endlessly many ways."""
 
-    parts: tuple[tuple[Hashable, object], ...]  # (canonical form, value) of each item, or (key, value) of each member
+    parts: tuple[
+        tuple[Hashable, object], ...
+    ]  # (canonical form, value) of each item, or (key, value) of each member
     counts: tuple[int, ...]
     endless: bool
 
@@ -111,7 +113,9 @@ class Counting:
         while partials:
             if length >= form.low:
                 for one in partials:
-                    if all(bound.low <= count for bound, count in zip(form.contains, one.counts, strict=True)):
+                    if all(
+                        bound.low <= count for bound, count in zip(form.contains, one.counts, strict=True)
+                    ):
                         if one.endless or not found.add([value for _, value in one.parts]):
                             return False
             if form.high is not None and length >= form.high:
@@ -135,7 +139,11 @@ class Counting:
                     continue
                 for value in (MANY,) if values is None else values:
                     shown = None if value is MANY else canonical(value)
-                    if form.unique and value is not MANY and any(shown == old for old, other in one.parts if other is not MANY):
+                    if (
+                        form.unique
+                        and value is not MANY
+                        and any(shown == old for old, other in one.parts if other is not MANY)
+                    ):
                         continue
                     parts = (*one.parts, (shown, value))
                     new = _Partial(parts, counts, one.endless or value is MANY)
@@ -159,14 +167,18 @@ class Counting:
             for _, values in self._choices(key.options, found.limit):
                 for one in partials:
                     for value in (MANY,) if values is None else values:
-                        more.append(_Partial((*one.parts, (key.name, value)), (), one.endless or value is MANY))
+                        more.append(
+                            _Partial((*one.parts, (key.name, value)), (), one.endless or value is MANY)
+                        )
                     self._bounded(len(more))
             partials = more
         for one in partials:
             names = {name for name, _ in one.parts}
             if not form.low <= len(names) or (form.high is not None and len(names) > form.high):
                 continue
-            if all(form.keys[at].name in names for key in form.keys if key.name in names for at in key.implies):
+            if all(
+                form.keys[at].name in names for key in form.keys if key.name in names for at in key.implies
+            ):
                 if one.endless or not found.add({str(name): value for name, value in one.parts}):
                     return False
         return True
@@ -174,7 +186,9 @@ class Counting:
     def _few_enough(self, limit: int) -> None:
         """Raises if a region of finitely many keys may have too few for an answer."""
         if limit > MAX_WORDS:
-            raise self._work.too_much(f"objects with over {MAX_WORDS} different keys would have to be counted")
+            raise self._work.too_much(
+                f"objects with over {MAX_WORDS} different keys would have to be counted"
+            )
 
     def _bounded(self, count: int) -> None:
         self._work.spend()
@@ -184,10 +198,15 @@ class Counting:
     def array_is_possible(self, plan: ArrayPlan, ask: Ask, many: Callable[[int, int, Ask], bool]) -> bool:
         """Whether there is an array of a plan, if a set has a value exactly where `ask` says so. `many`: whether
         a set surely has so many values."""
-        possible = counts_are_possible(plan, ask, self._work) if plan.contains else length_is_possible(plan, ask)
+        possible = (
+            counts_are_possible(plan, ask, self._work) if plan.contains else length_is_possible(plan, ask)
+        )
         if not possible or not plan.unique or plan.low < 2:
             return possible
-        places = [plan.prefix[at] if at < len(plan.prefix) else plan.rest for at in range(min(plan.low, len(plan.prefix) + 1))]
+        places = [
+            plan.prefix[at] if at < len(plan.prefix) else plan.rest
+            for at in range(min(plan.low, len(plan.prefix) + 1))
+        ]
         sets = {value for ways in places for value, _ in ways if ask(value)}
         if all(many(value, plan.low, ask) for value in sets):
             return True
@@ -228,7 +247,9 @@ class Counting:
 
     def _match(self, place: int, wanted: list[list[Hashable]], taken: dict[Hashable, int]) -> bool:
         """Give a place a value, moving others if need be (an augmenting path of a bipartite matching)."""
-        tried: dict[Hashable, tuple[int, tuple[Hashable, ...]]] = {}  # who would take a value, and what it has now
+        tried: dict[
+            Hashable, tuple[int, tuple[Hashable, ...]]
+        ] = {}  # who would take a value, and what it has now
         waiting: deque[tuple[int, tuple[Hashable, ...]]] = deque([(place, ())])
         while waiting:
             here, has = waiting.popleft()
@@ -259,10 +280,16 @@ class Counting:
 
     def _counted_apart(self, plan: ArrayPlan, ask: Ask) -> bool:
         """The same for arrays with `contains`: look for one."""
+
         def alive(ways: Ways) -> tuple[Option, ...]:
             return tuple(Option(value, marks) for value, marks in ways if ask(value))
 
         form = ArrayForm(
-            tuple(alive(ways) for ways in plan.prefix), alive(plan.rest), plan.low, plan.high, plan.contains, unique=True
+            tuple(alive(ways) for ways in plan.prefix),
+            alive(plan.rest),
+            plan.low,
+            plan.high,
+            plan.contains,
+            unique=True,
         )
         return not self._add_arrays(replace(form), _Found({}, 1))

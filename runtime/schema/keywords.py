@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from treille.runtime.errors import UnsupportedConstraint
@@ -54,7 +54,9 @@ from treille.runtime.schema.values import (
 )
 
 _Schema = Mapping[str, Any]
-_COMPOUND = ARRAY | OBJECT
+_MAX_TAGS = 64
+_NUM_TAGS = 2
+_MAX_TAGGED = 200
 
 
 class Keywords:
@@ -68,7 +70,7 @@ class Keywords:
 
     def hold(self, base: Base, names: tuple[Strings, ...] | None, *, track: bool = False) -> Typed:
         """The values for which all of them hold. `track`: with what they evaluate."""
-        schema, keys = base.node.schema, base.keys  # type: ignore[union-attr]
+        schema, keys = schema_of(base), base.keys
         mask = mask_of(schema["type"]) if "type" in schema else ANY_KIND
         found = self._typed(base, mask, names, track=track)
         if "const" in keys:
@@ -100,7 +102,7 @@ class Keywords:
 
     def fail(self, base: Base, names: tuple[Strings, ...] | None) -> Typed:
         """The values for which one of them does not hold."""
-        schema, keys = base.node.schema, base.keys  # type: ignore[union-attr]
+        schema, keys = schema_of(base), base.keys
         mask = mask_of(schema["type"]) if "type" in schema else ANY_KIND
         parts = []
         if "type" in keys:
@@ -139,14 +141,16 @@ class Keywords:
         return found
 
     def _strings(self, base: Base) -> Strings:
-        schema: _Schema = base.node.schema  # type: ignore[union-attr,assignment]
+        schema = schema_of(base)
         every = set()
         if "pattern" in base.keys:
             every.add(self._languages.pattern(schema["pattern"]))
         if "format" in base.keys:
             every.add(self._languages.format(schema["format"]))
         high = schema.get("maxLength")
-        return Strings(frozenset(every), low=int(schema.get("minLength", 0)), high=None if high is None else int(high))
+        return Strings(
+            frozenset(every), low=int(schema.get("minLength", 0)), high=None if high is None else int(high)
+        )
 
     def _one_of(self, values: Any) -> Typed:
         """Any of some values."""
@@ -220,7 +224,7 @@ class Keywords:
         return self._none_of((base.value,)) if negated else self._one_of((base.value,))
 
     def _object(self, base: Base, names: tuple[Strings, ...] | None, *, track: bool) -> ObjectShape | None:
-        schema: _Schema = base.node.schema  # type: ignore[union-attr,assignment]
+        schema = schema_of(base)
         keys = base.keys
         single, child = self._literals.single, self._literals.child
         values: dict[str, int] = {}
@@ -245,7 +249,9 @@ class Keywords:
         seen = UNSEEN
         if track:
             everything = "additionalProperties" in keys
-            seen = Seen(frozenset(values), frozenset(pattern for pattern, _ in patterns), everything=everything)
+            seen = Seen(
+                frozenset(values), frozenset(pattern for pattern, _ in patterns), everything=everything
+            )
         dependent = schema.get("dependentRequired", {}) if "dependentRequired" in keys else {}
         if high is not None and max(low, len(required)) > high:
             return None
@@ -263,11 +269,51 @@ class Keywords:
         )
 
     def _object_failures(self, base: Base, names: tuple[Strings, ...] | None) -> Iterator[ObjectShape]:
-        schema: _Schema = base.node.schema  # type: ignore[union-attr,assignment]
+        """The ways for an object not to pass. Where a key tells schemas apart by a few values, first that it has
+        another one; in the other ways it has one of them. So the ways in which several such schemas fail at once do
+        not multiply."""
+        tags = self._tags(base)
+        if not tags:
+            yield from self._other_failures(base, names, ())
+            return
+        schema = schema_of(base)
+        held: dict[str, int] = {}
+        needed: frozenset[str] = frozenset()
+        for name, literal in tags.items():
+            if name in schema.get("required", ()):
+                yield ObjectShape({**held, name: NOTHING}, required=needed)
+            yield ObjectShape({**held, name: self._literals.single(literal ^ 1)}, required=needed | {name})
+            held[name] = self._literals.single(literal)
+            needed |= {name} & set(schema.get("required", ()))
+        tagged = ObjectShape(held, required=needed)
+        for shape in self._other_failures(base, names, tags):
+            both = self._shapes.meet_objects(tagged, shape)
+            if both is not None:
+                yield both
+
+    def _tags(self, base: Base) -> dict[str, int]:
+        """Keys of which a schema lets only a few values through, and with which literal."""
+        schema = schema_of(base)
+        properties = schema["properties"] if "properties" in base.keys else {}
+        found = {}
+        for name in properties if len(properties) <= _MAX_TAGGED else schema.get("required", ()):
+            if name in properties:
+                literal = self._literals.child(base, "properties", name)
+                values = None if literal & 1 else self._literals.summary(literal).values
+                if values is not None and len(values) <= _MAX_TAGS:
+                    found[name] = literal
+                    if len(found) == _NUM_TAGS:
+                        break
+        return found
+
+    def _other_failures(
+        self, base: Base, names: tuple[Strings, ...] | None, tags: Container[str]
+    ) -> Iterator[ObjectShape]:
+        schema = schema_of(base)
         keys = base.keys
         single, child = self._literals.single, self._literals.child
         if "required" in keys:
-            yield from map(_without, schema["required"])
+            yield from (_without(name) for name in schema["required"] if name not in tags)
         low, high = _bounds(schema, "minProperties", "maxProperties")
         if low:
             yield ObjectShape(high=low - 1)
@@ -275,8 +321,19 @@ class Keywords:
             yield ObjectShape(low=high + 1)
         for name in schema["properties"] if "properties" in keys else ():
             literal = child(base, "properties", name)
-            if literal != TRUE:
+            if literal != TRUE and name not in tags:
                 yield _with(name, single(literal ^ 1))
+        yield from self._key_failures(base, names)
+        for name, others in (schema["dependentRequired"] if "dependentRequired" in keys else {}).items():
+            for other in others:
+                if other != name:
+                    yield ObjectShape({name: EVERYTHING, other: NOTHING}, required=frozenset((name,)))
+
+    def _key_failures(self, base: Base, names: tuple[Strings, ...] | None) -> Iterator[ObjectShape]:
+        """The ways for keys that are not named, or that have the wrong names."""
+        schema = schema_of(base)
+        keys = base.keys
+        single, child = self._literals.single, self._literals.child
         patterns = []
         for text in schema["patternProperties"] if "patternProperties" in keys else ():
             patterns.append(self._languages.pattern(text))
@@ -290,13 +347,9 @@ class Keywords:
             yield ObjectShape(exists=(Exists((strings,), value),))
         if names:
             yield ObjectShape(exists=(Exists(names, EVERYTHING),))
-        for name, others in (schema["dependentRequired"] if "dependentRequired" in keys else {}).items():
-            for other in others:
-                if other != name:
-                    yield ObjectShape({name: EVERYTHING, other: NOTHING}, required=frozenset((name,)))
 
     def _array(self, base: Base, *, track: bool) -> ArrayShape | None:
-        schema: _Schema = base.node.schema  # type: ignore[union-attr,assignment]
+        schema = schema_of(base)
         keys = base.keys
         single, child = self._literals.single, self._literals.child
         prefix: tuple[int, ...] = ()
@@ -320,7 +373,7 @@ class Keywords:
 
     def _array_failures(self, base: Base) -> Iterator[ArrayShape]:
         node = base.node
-        schema: _Schema = node.schema  # type: ignore[union-attr,assignment]
+        schema = schema_of(base)
         keys = base.keys
         single, child = self._literals.single, self._literals.child
         low, high = _bounds(schema, "minItems", "maxItems")
@@ -348,6 +401,13 @@ class Keywords:
             yield ArrayShape(low=2, refusal=refusal)
 
 
+def schema_of(base: Base) -> _Schema:
+    """The keywords of a base. Raises ValueError for one that is not of a node."""
+    if base.node is None or isinstance(base.node.schema, bool):
+        raise ValueError("it has no keywords")
+    return base.node.schema
+
+
 def of_kinds(mask: int) -> Typed:
     """All values of some kinds."""
     numbers: tuple[Numbers, ...] = ()
@@ -371,7 +431,11 @@ def _words(mask: int) -> frozenset[bool | None]:
 def _only(*, arrays: Iterator[ArrayShape] = iter(()), objects: Iterator[ObjectShape] = iter(())) -> Typed:
     """What rules out some compound values only."""
     return Typed(
-        ALL_WORDS, (ANY_NUMBER,), (ANY_STRING,), tuple(arrays) or (ANY_ARRAY,), tuple(objects) or (ANY_OBJECT,)
+        ALL_WORDS,
+        (ANY_NUMBER,),
+        (ANY_STRING,),
+        tuple(arrays) or (ANY_ARRAY,),
+        tuple(objects) or (ANY_OBJECT,),
     )
 
 
@@ -395,4 +459,3 @@ def _bounds(schema: _Schema, low: str, high: str) -> tuple[int, int | None]:
 def _counts(schema: _Schema) -> tuple[int, int | None]:
     most = schema.get("maxContains")
     return int(schema.get("minContains", 1)), None if most is None else int(most)
-

@@ -42,6 +42,8 @@ _FLAT = LOCAL - {
 _MAX_ALIKE = 64
 _SUMMARY_DEPTH = 8
 _SUMMARY_EFFORT = 256
+_ALIKE_DEPTH = 6
+_ALIKE_EFFORT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +86,7 @@ class Literals:
         self._singles: dict[int, int] = {TRUE: EVERYTHING, FALSE: NOTHING}
         self._meets: dict[tuple[int, int], int] = {}
         self._summaries: dict[int, Summary] = {}
+        self._firsts: dict[int, int] = {}
         self._effort = 0
 
     def of_node(self, node: Node, scope: Scope) -> int:
@@ -136,9 +139,17 @@ class Literals:
             found = self._meets[key] = self.together((*self.sets[one], *self.sets[other]))
         return found
 
+    def is_within(self, one: int, other: int) -> bool:
+        """Whether the values of a set are surely all in another."""
+        if one == other or one == NOTHING or other == EVERYTHING:
+            return True
+        return set(self.sets[other]) <= set(self.sets[one])
+
     def together(self, literals: Iterable[int]) -> int:
         """The set of what holds all of these literals."""
         wanted = set(literals)
+        if len(wanted) > 1:
+            wanted = {self._first_alike(literal) for literal in wanted}
         wanted.discard(TRUE)
         if FALSE in wanted or any(literal ^ 1 in wanted for literal in wanted):
             return NOTHING
@@ -226,7 +237,11 @@ class Literals:
         if keys[0] == "not":
             return self.document.child(node, "not")
         schema = node.schema
-        if keys[0] in ("allOf", "anyOf", "oneOf") and not isinstance(schema, bool) and len(schema[keys[0]]) == 1:
+        if (
+            keys[0] in ("allOf", "anyOf", "oneOf")
+            and not isinstance(schema, bool)
+            and len(schema[keys[0]]) == 1
+        ):
             return self.document.child(node, keys[0], 0)
         return None
 
@@ -251,6 +266,63 @@ class Literals:
                 self._alike[alike] = found
         self._literals[key] = found
         return found
+
+    def _first_alike(self, literal: int) -> int:
+        """The first literal that is seen to ask the same, by the text of small schemas."""
+        found = self._firsts.get(literal >> 1)
+        if found is None:
+            self._effort = _ALIKE_EFFORT
+            found = self._firsts[literal >> 1] = self._first(literal & ~1, _ALIKE_DEPTH)
+        return found ^ (literal & 1)
+
+    def _first(self, literal: int, depth: int) -> int:
+        base = self.bases[literal >> 1]
+        self._effort -= len(base.keys)
+        if base.node is None or isinstance(base.node.schema, bool) or not depth or self._effort < 0:
+            return literal
+        parts: list[Hashable] = []
+        for key in sorted(base.keys):
+            value = base.node.schema[key]
+            if key in _FLAT:
+                parts.append((key, canonical(value)))
+            elif key in (
+                "additionalProperties",
+                "items",
+                "contains",
+                "propertyNames",
+                "not",
+                "if",
+                *UNEVALUATED,
+            ):
+                parts.append((key, self._first_below(base, depth, key)))
+                if key == "if":
+                    for branch in ("then", "else"):
+                        if branch in base.node.schema:
+                            parts.append((branch, self._first_below(base, depth, branch)))
+            elif key in ("properties", "patternProperties", "dependentSchemas"):
+                if self._effort < len(value):
+                    return literal
+                below = [(name, self._first_below(base, depth, key, name)) for name in value]
+                parts.append((key, frozenset(below)))
+            elif key in ("prefixItems", "allOf", "anyOf", "oneOf"):
+                if self._effort < len(value):
+                    return literal
+                parts.append(
+                    (key, tuple(self._first_below(base, depth, key, at) for at in range(len(value))))
+                )
+            else:
+                return literal
+        if "contains" in base.keys:
+            parts.append(tuple(base.node.schema.get(key) for key in ("minContains", "maxContains")))
+            parts.append(base.node.draft.value)
+        return self._alike.setdefault(("schema", *parts), literal)
+
+    def _first_below(self, base: Base, depth: int, *path: str | int) -> int:
+        literal = self.child(base, *path)
+        found = self._firsts.get(literal >> 1)
+        if found is None:
+            found = self._first(literal & ~1, depth - 1)
+        return found ^ (literal & 1)
 
     def _plainer(self, wanted: set[int]) -> set[int]:
         """The same conjunction without what is implied at sight, or `FALSE` alone if nothing is left."""
@@ -313,7 +385,9 @@ class Literals:
                     below = self._summary_of(self.child(base, key, place), depth - 1)
                     mask, values = _narrowed(mask, values, below)
             elif key in ("anyOf", "oneOf") and len(schema[key]) <= _MAX_ALIKE:
-                parts = [self._summary_of(self.child(base, key, at), depth - 1) for at in range(len(schema[key]))]
+                parts = [
+                    self._summary_of(self.child(base, key, at), depth - 1) for at in range(len(schema[key]))
+                ]
                 mask, values = _narrowed(mask, values, _any_of(parts))
         if values is not None:
             values = frozenset(value for value in values if kind_of_canonical(value) & mask)

@@ -215,7 +215,9 @@ class Members:
         for strings, ways in plan.regions:
             for bit, some in enumerate(marked):
                 if self._is_within(strings, some):
-                    more = [(self._literals.meet(value, some.value), marks | 1 << bit) for value, marks in ways]
+                    more = [
+                        (self._literals.meet(value, some.value), marks | 1 << bit) for value, marks in ways
+                    ]
                     ways = undominated([way for way in (*ways, *more) if way[0] != NOTHING])
             regions.append((strings, ways))
         return ObjectPlan(

@@ -12,10 +12,9 @@ holds.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Generator
 
-from treille.runtime.schema.keywords import Keywords
+from treille.runtime.schema.keywords import Keywords, schema_of
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.literals import (
     EVERYTHING,
@@ -48,6 +47,8 @@ from treille.runtime.schema.unevaluated import Unevaluated
 # How much alternatives say of the branches that hold: nothing, which hold at least, which exactly.
 PLAIN, LEAST, EXACT = 0, 1, 2
 
+_LAST = ("dependentSchemas", "not", "if", "anyOf", "oneOf")
+
 Asked = tuple[int, int]
 Steps = Generator[Asked, Typed, Typed]
 _NamesSteps = Generator[Asked, Typed, tuple[Strings, ...] | None]
@@ -71,7 +72,9 @@ class Normal:
         if len(members) == 1:
             return self.typed(members[0])
         parts = [self.typed(literal) for literal in members]
-        parts.sort(key=lambda part: len(part.objects) + len(part.arrays) + len(part.strings) + len(part.numbers))
+        parts.sort(
+            key=lambda part: len(part.objects) + len(part.arrays) + len(part.strings) + len(part.numbers)
+        )
         found = ALL
         for part in parts:
             found = self._shapes.meet(found, part)
@@ -148,7 +151,7 @@ class Normal:
         names = yield from self._names(base, negated=False)
         found = self._keywords.hold(base, names, track=track != PLAIN)
         keep = track != PLAIN
-        for key in base.keys:
+        for key in sorted(base.keys, key=_turn):
             if key not in IN_PLACE:
                 continue
             if found == NONE:
@@ -164,7 +167,8 @@ class Normal:
             elif key == "anyOf":
                 part = yield from self._any_of(self._branches(base, key), track)
             elif key == "oneOf":
-                part = yield from self._one_of(self._branches(base, key), track)
+                found = yield from self._one_of(self._branches(base, key), track, found)
+                continue
             elif key == "if":
                 part = yield from self._if(base, track)
             else:
@@ -211,11 +215,11 @@ class Normal:
         return self._literals.of_node(document.dynamic_target(base.node, base.scope), base.scope)
 
     def _branches(self, base: Base, key: str) -> list[int]:
-        return [self._literals.child(base, key, place) for place in range(len(_schema(base)[key]))]
+        return [self._literals.child(base, key, place) for place in range(len(schema_of(base)[key]))]
 
     def _dependencies(self, base: Base) -> list[tuple[str, int]]:
         child = self._literals.child
-        return [(name, child(base, "dependentSchemas", name)) for name in _schema(base)["dependentSchemas"]]
+        return [(name, child(base, "dependentSchemas", name)) for name in schema_of(base)["dependentSchemas"]]
 
     def _any_of(self, branches: list[int], track: int) -> Steps:
         parts = []
@@ -237,16 +241,18 @@ class Normal:
             some = self._shapes.join(both, keep=True)
         return Typed(whole.words, whole.numbers, whole.strings, some.arrays, some.objects)
 
-    def _one_of(self, branches: list[int], track: int) -> Steps:
+    def _one_of(self, branches: list[int], track: int, context: Typed) -> Steps:
+        """The values of `context` that are of one branch and none of the others. A branch is narrowed only by those
+        with which it has something in common there, as can be seen at once."""
         keep = track != PLAIN
         plain = []
         for literal in branches:
-            plain.append((yield literal, PLAIN))
+            plain.append(self._shapes.meet(context, (yield literal, PLAIN), keep=keep))
         found = []
         for place, literal in enumerate(branches):
-            part = (yield literal, track) if keep else plain[place]
+            part = self._shapes.meet(context, (yield literal, track), keep=keep) if keep else plain[place]
             for other, rival in enumerate(branches):
-                if other == place:
+                if other == place or part == NONE:
                     continue
                 common = self._common(literal, plain[place], rival, plain[other])
                 if common != NONE:
@@ -257,7 +263,10 @@ class Normal:
 
     def _common(self, one: int, first: Typed, other: int, second: Typed) -> Typed:
         """What two branches have in common, at sight."""
-        if not (one | other) & 1 and not self._literals.summary(one).mask & self._literals.summary(other).mask:
+        if (
+            not (one | other) & 1
+            and not self._literals.summary(one).mask & self._literals.summary(other).mask
+        ):
             return NONE
         return self._shapes.meet(first, second)
 
@@ -278,7 +287,7 @@ class Normal:
         return found
 
     def _if_parts(self, base: Base) -> tuple[int, int, int]:
-        schema = _schema(base)
+        schema = schema_of(base)
         condition, then, other = (
             self._literals.child(base, key) if key in schema else TRUE for key in ("if", "then", "else")
         )
@@ -303,10 +312,9 @@ class Normal:
         return found
 
 
-def _schema(base: Base) -> Mapping[str, Any]:
-    if base.node is None or isinstance(base.node.schema, bool):
-        raise ValueError("it has no keywords")
-    return base.node.schema
+def _turn(key: str) -> int:
+    """When a keyword has its turn: the more it divides, the later."""
+    return _LAST.index(key) if key in _LAST else -1
 
 
 def _with_key(name: str, *, others: bool) -> Typed:
@@ -341,4 +349,3 @@ def _where(common: Typed, part: Typed) -> Typed:
         part.arrays if common.arrays else (ANY_ARRAY,),
         part.objects if common.objects else (ANY_OBJECT,),
     )
-

@@ -57,7 +57,11 @@ class Plain:
                 return self._some_branch(base, left[0], mask, depth)
             if left[0] in ("const", "enum"):
                 values = schema["enum"] if left[0] == "enum" else (schema["const"],)
-                return any(kind_of(value) & mask & ~(ARRAY | OBJECT) for value in values if value is None or isinstance(value, (str, bool, int)) and _is_text(value))
+                return any(
+                    kind_of(value) & mask & ~(ARRAY | OBJECT)
+                    for value in values
+                    if value is None or isinstance(value, (str, bool, int)) and _is_text(value)
+                )
         return self._some_kind(base, schema, left, mask, depth)
 
     def _some_branch(self, base: Base, key: str, mask: int, depth: int) -> bool:
@@ -69,11 +73,15 @@ class Plain:
         for place, one in enumerate(branches):
             if masks[place] & ~mask or not self.is_plain(one, depth - 1):
                 continue
-            if key == "anyOf" or not any(masks[place] & rival for at, rival in enumerate(masks) if at != place):
+            if key == "anyOf" or not any(
+                masks[place] & rival for at, rival in enumerate(masks) if at != place
+            ):
                 return True
         return False
 
-    def _some_kind(self, base: Base, schema: Mapping[str, Any], left: list[str], mask: int, depth: int) -> bool:
+    def _some_kind(
+        self, base: Base, schema: Mapping[str, Any], left: list[str], mask: int, depth: int
+    ) -> bool:
         """Whether a value of some kind surely passes, if there are no keywords but those of kinds."""
         present = set(left)
         for kinds, keywords in _KINDS:
@@ -94,7 +102,10 @@ class Plain:
         required = schema.get("required", ())
         if not required:
             return True
-        if any(key in left for key in ("maxProperties", "propertyNames", "patternProperties", "dependentRequired")):
+        if any(
+            key in left
+            for key in ("maxProperties", "propertyNames", "patternProperties", "dependentRequired")
+        ):
             return False
         properties = schema.get("properties", {})
         for name in required:

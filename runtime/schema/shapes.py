@@ -19,6 +19,8 @@ from treille.runtime.schema.strings import Strings
 Words = frozenset[bool | None]
 _Part = TypeVar("_Part")
 
+_MAX_COMPARED = 256
+
 ALL_WORDS: Words = frozenset((None, True, False))
 ANY_STRING = Strings()
 
@@ -156,7 +158,9 @@ class Work:
 class Shapes:
     """How shapes meet."""
 
-    def __init__(self, literals: Literals, languages: Languages, work: Work, *, max_alternatives: int = 4096) -> None:
+    def __init__(
+        self, literals: Literals, languages: Languages, work: Work, *, max_alternatives: int = 4096
+    ) -> None:
         self._literals = literals
         self._languages = languages
         self._work = work
@@ -169,12 +173,13 @@ class Shapes:
             return one
         if one is ALL or other is NONE:
             return other
+        objects = self._products(one.objects, other.objects, ANY_OBJECT, self.meet_objects, keep=keep)
         return Typed(
             one.words & other.words,
             self._products(one.numbers, other.numbers, ANY_NUMBER, self._meet_numbers),
             self._products(one.strings, other.strings, ANY_STRING, self._meet_strings),
             self._products(one.arrays, other.arrays, ANY_ARRAY, self._meet_arrays, keep=keep),
-            self._products(one.objects, other.objects, ANY_OBJECT, self._meet_objects, keep=keep),
+            objects if keep else self._widest(objects),
         )
 
     def join(self, parts: Iterable[Typed], *, keep: bool = False) -> Typed:
@@ -260,6 +265,40 @@ class Shapes:
         self._bounded(len(found))
         return tuple(found)
 
+    def _widest(self, shapes: tuple[ObjectShape, ...]) -> tuple[ObjectShape, ...]:
+        """The same union without shapes that are, as can be seen, within others."""
+        if not 1 < len(shapes) <= _MAX_COMPARED:
+            return shapes
+        self._work.spend(len(shapes) * len(shapes) // 8)
+        kept: list[ObjectShape] = []
+        for shape in sorted(shapes, key=lambda one: len(one.names) + len(one.exists)):
+            if not any(self._is_within(shape, other) for other in kept):
+                kept.append(shape)
+        return tuple(kept)
+
+    def _is_within(self, one: ObjectShape, other: ObjectShape) -> bool:
+        """Whether the objects of one shape are surely all of another too."""
+        if not other.required <= one.required or (other.low > max(one.low, len(one.required))):
+            return False
+        if other.high is not None and (one.high is None or one.high > other.high):
+            return False
+        for name, value in other.names.items():
+            if not self._literals.is_within(self.value(one, name), value):
+                return False
+        if other.rules:
+            if not set(other.rules) <= set(one.rules):
+                return False
+            for name, value in one.names.items():
+                if name not in other.names and not self._literals.is_within(
+                    value, self.ruled(other.rules, name)
+                ):
+                    return False
+        return (
+            set(other.exists) <= set(one.exists)
+            and set(other.domain) <= set(one.domain)
+            and set(other.dependent) <= set(one.dependent)
+        )
+
     def _bounded(self, count: int) -> None:
         if count > self._max_alternatives:
             raise self._work.too_much(f"it has more than {self._max_alternatives} alternatives of one type")
@@ -297,7 +336,8 @@ class Shapes:
         )
         return settled_array(both)
 
-    def _meet_objects(self, one: ObjectShape, other: ObjectShape) -> ObjectShape | None:
+    def meet_objects(self, one: ObjectShape, other: ObjectShape) -> ObjectShape | None:
+        """The objects of both shapes; None if there are none, as can be seen at once."""
         high = _lower(one.high, other.high)
         low = max(one.low, other.low)
         required = one.required | other.required
