@@ -10,7 +10,7 @@ matcher.accept(token_id)
 from __future__ import annotations
 
 from treille.runtime.grammar.batch import fill_masks
-from treille.runtime.grammar.compile import compile_choices, compile_constraint, compile_regex
+from treille.runtime.grammar.compile import compile_choices, compile_regex
 from treille.runtime.grammar.grammar import Grammar, Matcher
 from treille.runtime.grammar.lark_compile import compile_lark
 from treille.runtime.grammar.vocabulary import Vocabulary
@@ -20,7 +20,6 @@ __all__ = [
     "Matcher",
     "Vocabulary",
     "compile_choices",
-    "compile_constraint",
     "compile_lark",
     "compile_regex",
     "fill_masks",

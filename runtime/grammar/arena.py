@@ -13,7 +13,7 @@ from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.build import NO_LEXER, Blueprint, empty_store
 from treille.runtime.grammar.classes import classes_of
 from treille.runtime.grammar.derive import transfer
-from treille.runtime.grammar.states import AFTER, START, along, ask
+from treille.runtime.grammar.states import AFTER, FORCED, ONLY, START, along, ask
 from treille.runtime.grammar.store import (
     ACCEPTS,
     FULL,
@@ -105,6 +105,14 @@ class Arena:
         following = int(along(self.store.rows, state, data, first, end))
         return self.ask(AFTER, state, first, end, data) if following == UNKNOWN else following
 
+    def only_byte(self, state: int) -> int:
+        """The one byte that may follow; -1 if none may, -2 if there is a choice, of which stopping is one."""
+        return self.ask(ONLY, state)
+
+    def forced(self, state: int, out: Bytes) -> int:
+        """Writes the bytes that must follow into `out`, uint8; returns how many."""
+        return self.ask(FORCED, state, data=out)
+
     def moved(self, other: Arena, state: int) -> int:
         """The state of this arena that is the same as a state of another one of the same blueprint."""
         if self.blueprint is None:
@@ -135,7 +143,7 @@ class Arena:
             if trouble == TOO_DEEP:
                 raise UnsupportedConstraint("constraint", "offset 0", "it is nested too deeply")
             if trouble == FULL:
-                self._grow()
+                self.grow()
             elif not started:
                 started = time.thread_time()
             elif time.thread_time() - started > self.seconds:
@@ -144,32 +152,34 @@ class Arena:
             else:
                 steps *= 2
 
-    def _grow(self) -> None:
-        store = self.store
-        memo = store.memo
-        if store.facts[NUM_NODES] == len(store.nodes):
-            room = 2 * len(store.nodes)
-            if room > MAX_NODES:
-                raise ArenaFull
-            store = store._replace(nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64))
-        if 2 * store.facts[NUM_MEMOS] > len(memo):
-            # Past the limit what is known is forgotten, and found again.
-            room = min(4 * len(memo), _MAX_MEMOS)
-            store = store._replace(memo=np.full((room, 3), -1, np.int64))
-            store.facts[NUM_MEMOS] *= room > len(memo)
-        if store is not self.store:
-            if store.buckets is self.store.buckets:
-                store.buckets[:] = -1
-            rehash(store, memo)
-            self.store = store
-        if store.facts[NUM_STATES] == len(store.states):
-            room = 2 * len(store.states)
-            if room > MAX_STATES:
-                raise ArenaFull
-            self.store = store._replace(
-                states=_longer(store.states, room),
-                rows=_longer(store.rows, room),
-            )
+    def grow(self) -> None:
+        """Gives room where it is wanting. Raises `ArenaFull`."""
+        self.store = grown(self.store)
+
+
+def grown(store: Store) -> Store:
+    """The store with room where it was wanting. Raises `ArenaFull`."""
+    old, memo = store, store.memo
+    if store.facts[NUM_NODES] == len(store.nodes):
+        room = 2 * len(store.nodes)
+        if room > MAX_NODES:
+            raise ArenaFull
+        store = store._replace(nodes=_longer(store.nodes, room), buckets=np.full(2 * room, -1, np.int64))
+    if 2 * store.facts[NUM_MEMOS] > len(memo):
+        # Past the limit what is known is forgotten, and found again.
+        room = min(4 * len(memo), _MAX_MEMOS)
+        store = store._replace(memo=np.full((room, 3), -1, np.int64))
+        store.facts[NUM_MEMOS] *= room > len(memo)
+    if store is not old:
+        if store.buckets is old.buckets:
+            store.buckets[:] = -1
+        rehash(store, memo)
+    if store.facts[NUM_STATES] == len(store.states):
+        room = 2 * len(store.states)
+        if room > MAX_STATES:
+            raise ArenaFull
+        store = store._replace(states=_longer(store.states, room), rows=_longer(store.rows, room))
+    return store
 
 
 def _transfer(target: Store, source: Store, node: int, shared: int) -> int:

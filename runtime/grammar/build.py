@@ -83,7 +83,15 @@ class Program:
 
     def add(self, tree: Tree) -> None:
         """Adds a tree: what it leaves is one expression. Raises `UnsupportedConstraint` past the limit."""
-        code = self.code
+        self._write(tree, self.code)
+
+    def apart(self, tree: Tree) -> list[int]:
+        """The code of a tree that is not added, but for its sets; else as `add`."""
+        code: list[int] = []
+        self._write(tree, code)
+        return code
+
+    def _write(self, tree: Tree, code: list[int]) -> None:
         if isinstance(tree, Chars):
             code += (_CHARS, self.set_number(tree.ranges))
         elif isinstance(tree, Sequence):
@@ -94,18 +102,18 @@ class Program:
                 code += (_STRING, len(numbers), *numbers)
             else:
                 for part in tree.parts:
-                    self.add(part)
+                    self._write(part, code)
                 code += (_SEQUENCE, len(tree.parts))
         elif isinstance(tree, Choice):
             for option in tree.options:
-                self.add(option)
+                self._write(option, code)
             code += (_CHOICE, len(tree.options))
         elif isinstance(tree, Repeat):
-            self.add(tree.body)
+            self._write(tree.body, code)
             bounds = (tree.low, MANY if tree.high is None else tree.high)
             code += (_REPEAT, *(min(bound, MANY) for bound in bounds))
         elif isinstance(tree, Look):
-            self.add(tree.body)
+            self._write(tree.body, code)
             code += (_BEHIND if tree.behind else _AHEAD, int(tree.negated))
         else:
             raise TypeError(f"not a part of a pattern: {tree!r}")
@@ -116,11 +124,6 @@ class Program:
         """What was added last is the body of a rule."""
         self.code += (_IS_RULE, number)
         self.num_rules = max(self.num_rules, number + 1)
-
-    def taken(self) -> list[int]:
-        """What was added so far; nothing of it is kept but the numbers of its sets."""
-        code, self.code = self.code, []
-        return code
 
 
 def intersection(every: Iterable[list[int]], none: Iterable[list[int]]) -> Int64s:

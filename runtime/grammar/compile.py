@@ -1,4 +1,4 @@
-"""From a constraint to a `Grammar`; what was compiled for a vocabulary is cached on it."""
+"""From a pattern or choices to a `Grammar`; what was compiled for a vocabulary is cached on it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,10 @@ import numpy as np
 
 from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.automaton import Dfa, renumber
-from treille.runtime.grammar.grammar import Grammar
-from treille.runtime.grammar.lark_compile import compile_lark
+from treille.runtime.grammar.grammar import Grammar, RegularGrammar
 from treille.runtime.grammar.limits import MAX_CHOICE_BYTES, Budget, Cancelled
 from treille.runtime.grammar.regex import DIALECTS, regex_blueprint
 from treille.runtime.grammar.vocabulary import Vocabulary
-from treille.runtime.params import Constraint
-
-
-def compile_constraint(
-    constraint: Constraint, vocab: Vocabulary, *, cancelled: Cancelled | None = None
-) -> Grammar:
-    """The grammar of a request's constraint; errors name the request's field.
-
-    `cancelled` is asked now and then whether to stop, which ends in `CompileCancelled`.
-    """
-    if constraint.kind == "regex" and isinstance(constraint.source, str):
-        return compile_regex(constraint.source, vocab, cancelled=cancelled)
-    if constraint.kind == "choices" and isinstance(constraint.source, tuple):
-        return compile_choices(constraint.source, vocab, cancelled=cancelled)
-    if constraint.kind == "grammar" and isinstance(constraint.source, str):
-        return compile_lark(constraint.source, vocab, cancelled=cancelled)
-    raise InvalidConstraint(f"no constraint has kind {constraint.kind!r} and source {constraint.source!r}")
 
 
 def compile_regex(
@@ -53,7 +35,7 @@ def compile_regex(
         budget = Budget("regex", cancelled=cancelled)
         return vocab.cache.get(
             ("regex", dialect, pattern),
-            lambda: Grammar(regex_blueprint(pattern, dialect, budget=budget), vocab, budget),
+            lambda: RegularGrammar(regex_blueprint(pattern, dialect, budget=budget), vocab, budget),
         )
 
 
@@ -76,7 +58,7 @@ def compile_choices(
     with _field("choices"):
         budget = Budget("choices", cancelled=cancelled)
         return vocab.cache.get(
-            ("choices", texts), lambda: Grammar(choices_dfa(tuple(texts), budget), vocab, budget)
+            ("choices", texts), lambda: RegularGrammar(choices_dfa(tuple(texts), budget), vocab, budget)
         )
 
 

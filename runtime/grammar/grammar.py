@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.masks import ALL_SPELLABLE, fill_tokens, spread_live
 from treille.runtime.grammar.regex import whole_dfa
 from treille.runtime.grammar.slices import symbols_of
-from treille.runtime.grammar.states import FORCED, IS_LIVE, ONLY, WIDENED
-from treille.runtime.grammar.store import AGREES, Flags
+from treille.runtime.grammar.states import IS_LIVE, WIDENED
+from treille.runtime.grammar.store import AGREES, Bytes, Flags
 from treille.runtime.grammar.vocabulary import Vocabulary
 
 Mask = NDArray[np.uint32]
@@ -33,41 +34,57 @@ NO_SYMBOLS = np.zeros((0, 2, 0), np.bool_)
 _MAX_MOVES = 1 << 16  # remembered: which state a token leads to
 
 
-class Grammar:
+class States(Protocol):
+    """The states of one constraint that were reached so far; `start` is that of the empty text, `seconds` what one
+    question may take. Questions raise `ArenaFull`, and `UnsupportedConstraint` past the time."""
+
+    start: int
+    seconds: float
+
+    @property
+    def num_states(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def accepts(self, state: int) -> bool: ...
+
+    def after(self, state: int, data: Bytes, first: int, end: int) -> int: ...
+
+    def only_byte(self, state: int) -> int: ...
+
+    def forced(self, state: int, out: Bytes) -> int: ...
+
+    def moved(self, other: Self, state: int) -> int: ...
+
+
+class Grammar(ABC):
     """A constraint joined to a vocabulary. Shared between requests and threads.
 
-    Its states are made when they are first reached. With a token for each single byte every state that
-    leads to acceptance can be spelled; a vocabulary without has the whole automaton explored now, and tokens
-    that lead to a dead end are masked.
-    Raises `InvalidConstraint` if no text is accepted, `UnsupportedConstraint` if the vocabulary cannot spell
-    any, or past the limits.
+    Its states are made when they are first reached, in an arena that is replaced when it is full.
     """
 
-    def __init__(self, source: Blueprint | Dfa, vocab: Vocabulary, budget: Budget | None = None) -> None:
+    def __init__(self, vocab: Vocabulary) -> None:
         self.vocab = vocab
         self.lock = RLock()
-        self.spellable: Flags | None = None
-        self._source = source
         self.arena = self._new_arena()
-        try:
-            if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
-                raise self._no_text(source)
-            self._check_spelling(budget or Budget("constraint"))
-        except ArenaFull:
-            raise _too_large() from None
-        self.arena.seconds = MAX_STEP_SECONDS
-        source = self._source  # a whole automaton by now, perhaps: it has no classes for slices to be made of
-        self._symbols = symbols_of(source.classes) if isinstance(source, Blueprint) else NO_SYMBOLS
         self._masks: OrderedDict[int, Mask] = OrderedDict()
         self._looked: dict[int, int] = {}  # by state, how far its mask's walk looked ahead
         self._moves: dict[int, int] = {}
         self._max_masks = max(1, MAX_MASK_BYTES // max(1, 4 * vocab.num_words))
 
+    @abstractmethod
+    def _new_arena(self) -> States:
+        """An arena in which nothing but the start was reached."""
+
+    @abstractmethod
+    def _walked(self, state: int) -> Mask:
+        """The mask of a state, which may be shared with another state; notes in `_looked` how far it looked."""
+
     @property
     def nbytes(self) -> int:
         """Memory in use now."""
-        fixed = self._source.nbytes
-        return fixed + self.arena.nbytes + 4 * self.vocab.num_words * len(self._masks)
+        return self.arena.nbytes + 4 * self.vocab.num_words * len(self._masks)
 
     @property
     def num_states(self) -> int:
@@ -78,7 +95,7 @@ class Grammar:
         """A matcher at the start of the text."""
         return Matcher(self)
 
-    def renew(self) -> Arena:
+    def renew(self) -> States:
         """A fresh arena in place of the current one, which is full; call with the lock held."""
         self.arena = self._new_arena()
         self.arena.seconds = MAX_STEP_SECONDS
@@ -108,13 +125,15 @@ class Grammar:
         following = self._moves.get(key)
         if following is None:
             first, end = self.vocab.ends[token_id : token_id + 2]
-            following = self.arena.after(state, self.vocab.trie.data, first, end)
-            if following >= 0 and self.spellable is not None and not self.spellable[following]:
-                following = -1
+            following = self._after(state, first, end)
             if len(self._moves) >= _MAX_MOVES:
                 self._moves.clear()
             self._moves[key] = following
         return following
+
+    def _after(self, state: int, first: int, end: int) -> int:
+        """The state after bytes `first` to `end` of the vocabulary's data, or -1."""
+        return self.arena.after(state, self.vocab.trie.data, first, end)
 
     def has_mask(self, state: int) -> bool:
         """Whether the mask of a state is there without a walk."""
@@ -122,16 +141,60 @@ class Grammar:
 
     def must_stop(self, state: int) -> bool:
         """Whether the text is accepted and no token can follow. Call with the lock held."""
-        if not self.arena.accepts(state):
-            return False
-        if self.spellable is None:
-            return self.arena.ask(ONLY, state) == -1
-        return bool(np.array_equal(self.mask(state), self.vocab.eos_words))
+        return self.arena.accepts(state) and self.arena.only_byte(state) == -1
 
     def forced(self, state: int, limit: int) -> bytes:
         """The bytes that must follow a state, at most `limit`. Call with the lock held."""
         out = np.empty(limit, np.uint8)
-        return out[: self.arena.ask(FORCED, state, data=out)].tobytes()
+        return out[: self.arena.forced(state, out)].tobytes()
+
+    def _fresh_row(self, state: int) -> Mask:
+        if self.arena.accepts(state):
+            return self.vocab.eos_words.copy()
+        return np.zeros(self.vocab.num_words, np.uint32)
+
+
+class RegularGrammar(Grammar):
+    """A grammar on the regular engine: an expression, or a finished automaton.
+
+    With a token for each single byte every state that leads to acceptance can be spelled; a vocabulary without
+    has the whole automaton explored now, and tokens that lead to a dead end are masked.
+    Raises `InvalidConstraint` if no text is accepted, `UnsupportedConstraint` if the vocabulary cannot spell
+    any, or past the limits.
+    """
+
+    arena: Arena
+
+    def __init__(self, source: Blueprint | Dfa, vocab: Vocabulary, budget: Budget | None = None) -> None:
+        self.spellable: Flags | None = None
+        self._source = source
+        super().__init__(vocab)
+        try:
+            if isinstance(source, Blueprint) and not self.arena.ask(IS_LIVE, self.arena.start):
+                raise self._no_text(source)
+            self._check_spelling(budget or Budget("constraint"))
+        except ArenaFull:
+            raise too_large() from None
+        self.arena.seconds = MAX_STEP_SECONDS
+        source = self._source  # a whole automaton by now, perhaps: it has no classes for slices to be made of
+        self._symbols = symbols_of(source.classes) if isinstance(source, Blueprint) else NO_SYMBOLS
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in use now."""
+        return self._source.nbytes + super().nbytes
+
+    def must_stop(self, state: int) -> bool:
+        """Whether the text is accepted and no token can follow. Call with the lock held."""
+        if self.spellable is None:
+            return super().must_stop(state)
+        return self.arena.accepts(state) and bool(np.array_equal(self.mask(state), self.vocab.eos_words))
+
+    def _after(self, state: int, first: int, end: int) -> int:
+        following = super()._after(state, first, end)
+        if following >= 0 and self.spellable is not None and not self.spellable[following]:
+            return -1
+        return following
 
     def _new_arena(self) -> Arena:
         if isinstance(self._source, Dfa):
@@ -154,11 +217,6 @@ class Grammar:
         walk = (trie, self.vocab.slices, self._symbols, state, reach, spellable, stack, row)
         self._looked[state] = arena.run(fill_tokens, *walk)
         return row
-
-    def _fresh_row(self, state: int) -> Mask:
-        if self.arena.accepts(state):
-            return self.vocab.eos_words.copy()
-        return np.zeros(self.vocab.num_words, np.uint32)
 
     def _check_spelling(self, budget: Budget) -> None:
         """Where the vocabulary lacks bytes that may be needed, finds out which states can be spelled."""
@@ -203,7 +261,7 @@ def _unspelled() -> UnsupportedConstraint:
     return UnsupportedConstraint("vocabulary", "offset 0", reason)
 
 
-def _too_large() -> UnsupportedConstraint:
+def too_large() -> UnsupportedConstraint:
     return UnsupportedConstraint("constraint", "offset 0", "one step of it needs more memory than the limit")
 
 
@@ -308,9 +366,9 @@ class Matcher:
                 self._move(grammar.renew())
                 return question(self._state, *args, **kwargs)
             except ArenaFull:
-                raise _too_large() from None
+                raise too_large() from None
 
-    def _move(self, arena: Arena) -> None:
+    def _move(self, arena: States) -> None:
         if arena is self._arena:
             return
         state = arena.moved(self._arena, self._state)

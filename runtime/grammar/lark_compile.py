@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treille.runtime.errors import ConstraintError, InvalidConstraint
 from treille.runtime.grammar.classes import classes_of
-from treille.runtime.grammar.grammar import Grammar
+from treille.runtime.grammar.grammar import Grammar, RegularGrammar
 from treille.runtime.grammar.lark_blueprint import MAX_SECONDS, lark_blueprint
 from treille.runtime.grammar.lark_loader import Parser
 from treille.runtime.grammar.limits import Budget, Cancelled
@@ -50,7 +50,7 @@ def compile_lark(
         budget = Budget("grammar", seconds=MAX_SECONDS, cancelled=cancelled)
         return vocab.cache.get(
             ("lark", parser, start, text),
-            lambda: Grammar(lark_blueprint(text, start, parser, budget), vocab, budget),
+            lambda: RegularGrammar(lark_blueprint(text, start, parser, budget), vocab, budget),
         )
     except ConstraintError as error:
         error.field = error.field or "grammar"

@@ -198,7 +198,7 @@ def _loops_over(store: Store, node: int, symbols: Flags) -> bool:  # pragma: no 
 
 
 @grafted
-def _allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: no cover
+def allows_slice(store: Store, state: int, symbols: Flags) -> bool:  # pragma: no cover
     """Whether every text of a slice may follow a state, at any length: whether its body's classes lead from
     there, but first those of its first character, to few states, all live, and from those to no others."""
     if _loops_over(store, store.states[state, NODE], symbols):
@@ -267,7 +267,7 @@ def fill_tokens(
     bit = np.uint32(0)
     if store.states[state, MIDDLE] < 0:
         for index in range(len(symbols)):
-            if _allows_slice(store, state, symbols[index]):
+            if allows_slice(store, state, symbols[index]):
                 row |= slices.words[index]
                 deepest = slices.longest[index]
                 bit = np.uint32(1 << index)

@@ -26,6 +26,9 @@ _UPPER, _LOWER, _DIGIT = (0x41, 0x5A), (0x61, 0x7A), (0x30, 0x39)
 _WORD: Ranges = (_DIGIT, _UPPER, (0x5F, 0x5F), _LOWER)
 
 
+_ESCAPED: Ranges = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
+
+
 @dataclass(frozen=True, slots=True)
 class _Slice:
     """Tokens that match `pattern`: one character of `first`, then any of `body`."""
@@ -39,7 +42,7 @@ class _Slice:
 def _all() -> tuple[_Slice, ...]:
     """The slices, the larger first: the first that a constraint allows is taken."""
     word = charset.category("w", ascii_only=False)
-    text = charset.complement(((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)))
+    text = charset.complement(_ESCAPED)
     space, blank = ((0x20, 0x20),), ((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))
     visible = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E))
     ends = ((0xA, 0xA), (0xD, 0xD), (0x2028, 0x2029))
@@ -60,6 +63,17 @@ def _all() -> tuple[_Slice, ...]:
     for pattern, body in (("[A-Z]", (_UPPER,)), ("[0-9]", (_DIGIT,)), (r"[ \t\n\r]", blank)):
         found.append(_Slice(f"{pattern}+", body, body))
     return tuple(found)
+
+
+TEXT_SLICE = 2
+"""The slice of what may stand in a JSON string as it is."""
+
+
+@cache
+def in_strings() -> Flags:
+    """bool [num_slices]: whether the characters of a slice may stand in a JSON string as they are."""
+    escaped = _ascii(_ESCAPED)
+    return np.array([not (escaped & (_ascii(one.body) | _ascii(one.first))).any() for one in _all()])
 
 
 @cache

@@ -114,17 +114,18 @@ class Store(NamedTuple):
 
 
 @inner
-def _mixed(x: int, y: int) -> int:  # pragma: no cover
-    mixed = (np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(29)
-    mixed = (mixed + np.uint64(y)) * np.uint64(0x94D049BB133111EB)
-    return int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
+def mixed(x: int, y: int) -> int:  # pragma: no cover
+    """A hash of two numbers."""
+    result = (np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    result ^= result >> np.uint64(29)
+    result = (result + np.uint64(y)) * np.uint64(0x94D049BB133111EB)
+    return int64((result ^ (result >> np.uint64(32))) & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
 @inner
 def hash_of(kind: int, a: int, b: int, low: int, high: int) -> int:  # pragma: no cover
     """The hash of a node's columns."""
-    return _mixed(_mixed(a, b) ^ kind, low ^ (high << 31))
+    return mixed(mixed(a, b) ^ kind, low ^ (high << 31))
 
 
 @inner
@@ -171,7 +172,7 @@ def rehash(store: Store, memo: Int64s) -> None:  # pragma: no cover
     if len(memo) < len(store.memo):
         for row in memo:
             if row[2] >= 0:
-                slot = _mixed(row[0], row[1]) & (len(store.memo) - 1)
+                slot = mixed(row[0], row[1]) & (len(store.memo) - 1)
                 while store.memo[slot, 2] >= 0:
                     slot = (slot + 1) & (len(store.memo) - 1)
                 store.memo[slot] = row
@@ -182,7 +183,7 @@ def recall(store: Store, key: int, bits: int) -> int:  # pragma: no cover
     """What was remembered under a key, or -1."""
     memo = store.memo
     last = len(memo) - 1
-    slot = _mixed(key, bits) & last
+    slot = mixed(key, bits) & last
     while memo[slot, 2] >= 0:
         if memo[slot, 0] == key and memo[slot, 1] == bits:
             return memo[slot, 2]
@@ -199,7 +200,7 @@ def remember(store: Store, key: int, bits: int, value: int) -> None:  # pragma: 
         counters[TROUBLE] = FULL
     if counters[TROUBLE]:
         return
-    slot = _mixed(key, bits) & (size - 1)
+    slot = mixed(key, bits) & (size - 1)
     while memo[slot, 2] >= 0:
         slot = (slot + 1) & (size - 1)
     memo[slot, 0], memo[slot, 1], memo[slot, 2] = key, bits, value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,11 @@ from treille.runtime.grammar.states import FORCED
 from treille.runtime.grammar.tree import ANY, Repeat
 
 DEFAULT_CACHE_BYTES = 256 << 20
+# Whole characters of UTF-8 that may stand in a JSON string as they are.
+_STRING_TEXT = re.compile(
+    rb"(?:[\x20!#-\[\]-\x7f]+|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    rb"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*"
+)
 
 
 class Vocabulary:
@@ -106,6 +112,16 @@ class Vocabulary:
     def slices(self) -> Slices:
         """Tokens that are made of certain characters only."""
         return self._slices_and_bits[0]
+
+    @cached_property
+    def rests(self) -> Trie:
+        """The trie of what stands behind the text of the tokens that are not all text of JSON strings: from the first
+        character that ends or escapes in one, or is not whole."""
+        rests: list[bytes | None] = []
+        for spelling in self.tokens:
+            text = _STRING_TEXT.match(spelling) if spelling is not None else None
+            rests.append(None if spelling is None or text is None else spelling[text.end() :])
+        return build_trie(rests)
 
     @cached_property
     def _slices_and_bits(self) -> tuple[Slices, NDArray[np.uint32]]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from treille.runtime.grammar import Grammar, Matcher, Vocabulary, arena
+from treille.runtime.grammar import Matcher, Vocabulary, arena
+from treille.runtime.grammar.grammar import RegularGrammar
 from treille.runtime.grammar.regex import regex_blueprint
 
 Read = Callable[[Matcher], set[int]]
@@ -32,10 +33,10 @@ def place(matcher: Matcher) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_matchers_move(pattern: str, mixed_vocab: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = Grammar(regex_blueprint(pattern), mixed_vocab)
+    calm = RegularGrammar(regex_blueprint(pattern), mixed_vocab)
     monkeypatch.setattr(arena, "MAX_STATES", 64)
     monkeypatch.setattr(arena, "MAX_NODES", 4096)
-    tight = Grammar(regex_blueprint(pattern), mixed_vocab)
+    tight = RegularGrammar(regex_blueprint(pattern), mixed_vocab)
     monkeypatch.undo()
     arenas = [tight.arena]
     rng = np.random.default_rng(5)
@@ -82,7 +83,7 @@ def test_threads_share_a_grammar(mixed_vocab: Vocabulary, monkeypatch: pytest.Mo
     """Masks and steps of matchers of one grammar, in several threads and through full arenas."""
     pattern = "(?:[ab]*a[ab]{9}|[a-z]{1,40})x?"
 
-    def walk(grammar: Grammar, seed: int) -> list[bytes]:
+    def walk(grammar: RegularGrammar, seed: int) -> list[bytes]:
         rng, matcher, seen = np.random.default_rng(seed), grammar.matcher(), []
         row = np.zeros(mixed_vocab.num_words, np.uint32)
         for _ in range(60):
@@ -95,9 +96,9 @@ def test_threads_share_a_grammar(mixed_vocab: Vocabulary, monkeypatch: pytest.Mo
                 matcher.accept(int(rng.choice(ids)))
         return seen
 
-    want = [walk(Grammar(regex_blueprint(pattern), mixed_vocab), seed) for seed in range(4)]
+    want = [walk(RegularGrammar(regex_blueprint(pattern), mixed_vocab), seed) for seed in range(4)]
     monkeypatch.setattr(arena, "MAX_STATES", 128)
-    shared = Grammar(regex_blueprint(pattern), mixed_vocab)
+    shared = RegularGrammar(regex_blueprint(pattern), mixed_vocab)
     got: dict[int, list[bytes]] = {}
 
     def run(seed: int) -> None:
@@ -156,7 +157,7 @@ def test_slices_change_no_mask(mixed_vocab: Vocabulary, monkeypatch: pytest.Monk
         r"(?!.*the).*",
     ]
     for pattern in patterns:
-        fast, slow = (Grammar(regex_blueprint(pattern), vocab) for _ in range(2))
+        fast, slow = (RegularGrammar(regex_blueprint(pattern), vocab) for _ in range(2))
         monkeypatch.setattr(slow, "_symbols", slow._symbols[:0])
         rng = np.random.default_rng(1)
         for _, (one, two) in itertools.product(range(3), [(fast.matcher(), slow.matcher())]):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from treille.runtime.grammar import Grammar, Vocabulary, compile_choices, compile_regex
+from treille.runtime.grammar import Vocabulary, compile_choices, compile_regex
 from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.cache import ByteCache
 from treille.runtime.grammar.compile import choices_dfa
-from treille.runtime.grammar.grammar import MAX_MASK_BYTES
+from treille.runtime.grammar.grammar import MAX_MASK_BYTES, RegularGrammar
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def test_masks_are_bounded() -> None:
     """A grammar says how much memory it takes now; its masks keep to a limit."""
     vocab = Vocabulary([*(bytes([byte]) for byte in range(256))], vocab_size=8 << 20)
     dfa: Dfa = choices_dfa(["a" * 60])
-    grammar = Grammar(dfa, vocab)
+    grammar = RegularGrammar(dfa, vocab)
     said = grammar.nbytes
     masks = [grammar.mask(state) for state in range(dfa.num_states)]
     assert sum(mask.nbytes for mask in masks) == 61 << 20

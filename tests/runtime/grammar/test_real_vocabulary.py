@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from treille.runtime.errors import UnsupportedConstraint
-from treille.runtime.grammar import Grammar, Matcher, Vocabulary, compile_regex
+from treille.runtime.grammar import Matcher, Vocabulary, compile_regex
+from treille.runtime.grammar.grammar import RegularGrammar
 from treille.runtime.grammar.regex import regex_blueprint
 from treille.runtime.tokenizer import Tokenizer
 
@@ -89,7 +90,7 @@ def test_a_byte_without_a_token(vocab: Vocabulary) -> None:
     "pattern", [*PATTERNS, r"(?s).*", r".*\d", r"(?: ?[A-Za-z]+)*[.!?]", r"[^,]{2,99},(?=\w)\w*"]
 )
 def test_slices_change_no_mask(pattern: str, vocab: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast, slow = (Grammar(regex_blueprint(pattern), vocab) for _ in range(2))
+    fast, slow = (RegularGrammar(regex_blueprint(pattern), vocab) for _ in range(2))
     monkeypatch.setattr(slow, "_symbols", slow._symbols[:0])
     one, two, rng = fast.matcher(), slow.matcher(), np.random.default_rng(2)
     for _ in range(12):

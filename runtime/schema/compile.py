@@ -1,0 +1,45 @@
+"""From a JSON Schema to a `Grammar`."""
+
+from __future__ import annotations
+
+from treille.runtime.errors import ConstraintError
+from treille.runtime.grammar.grammar import Grammar
+from treille.runtime.grammar.limits import Budget, Cancelled
+from treille.runtime.grammar.vocabulary import Vocabulary
+from treille.runtime.schema.document import Document
+from treille.runtime.schema.grammar import SchemaGrammar
+from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.options import Layout, Options
+from treille.runtime.schema.sets import DocumentSets
+from treille.runtime.schema.tables import Tables
+
+
+def compile_json_schema(
+    schema: object,
+    vocab: Vocabulary,
+    *,
+    whitespace: str | Layout = "flexible",
+    property_order: str = "schema",
+    number_style: str = "json",
+    formats: str = "assert",
+    cancelled: Cancelled | None = None,
+) -> Grammar:
+    """The JSON texts of the values that a schema allows. For the options see `Options`.
+
+    Raises `InvalidConstraint` for what is no schema, or one that no value satisfies; `UnsupportedConstraint`, with
+    the keyword and a JSON Pointer to it, for what cannot be enforced exactly or is past a limit.
+    """
+    options = Options(whitespace, property_order, number_style, formats)
+    try:
+        return _compiled(schema, vocab, options, Budget("schema", cancelled=cancelled))
+    except ConstraintError as error:
+        error.field = error.field or "schema"
+        raise
+
+
+def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budget) -> Grammar:
+    document = Document(schema, formats=options.formats)
+    languages = Languages(document.patterns, document.formats, budget=budget)
+    sets = DocumentSets(document, languages, check=budget.check_time)
+    tables = Tables(sets, languages, options)
+    return SchemaGrammar(tables, languages, vocab)

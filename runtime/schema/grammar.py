@@ -1,0 +1,84 @@
+"""`SchemaGrammar`: a JSON Schema joined to a vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treille.runtime.grammar.arena import MAX_STEP_SECONDS
+from treille.runtime.grammar.grammar import Grammar, Mask
+from treille.runtime.grammar.store import Int32s
+from treille.runtime.grammar.vocabulary import Vocabulary
+from treille.runtime.schema.arena import JsonArena
+from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.machine.masks import DIFFERENCE, FREE, LONG, SUSPECTS, WALK
+from treille.runtime.schema.tables import Tables
+
+
+class SchemaGrammar(Grammar):
+    """A grammar on the machine for JSON texts; `tables` and `languages` are its own."""
+
+    arena: JsonArena
+
+    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary) -> None:
+        self._tables = tables
+        self._languages = languages
+        self._suspects: dict[int, Int32s] = {}
+        super().__init__(vocab)
+        self.arena.seconds = MAX_STEP_SECONDS
+
+    def _new_arena(self) -> JsonArena:
+        self._suspects.clear()
+        return JsonArena(self._tables, self._languages, self.vocab)
+
+    def after_token(self, state: int, token_id: int) -> int:
+        """The state of the current arena after a token that is text, or a negative number."""
+        return self.arena.after_token(state, token_id)
+
+    def _walked(self, state: int) -> Mask:
+        arena = self.arena
+        simple, agrees = arena.simplified(state)
+        if simple == state:
+            return self._of_simple(state)
+        row = self.mask(simple)
+        suspects = self._suspects.get(simple)
+        self._looked[state] = self._looked[simple]
+        far = agrees is not None and self._looked[simple] > agrees
+        if not far and suspects is None:
+            return row
+        row = row.copy()
+        if suspects is not None:
+            arena.room[: len(suspects)] = suspects
+            arena.fill(SUSPECTS, state, 0, row)
+        if far and agrees is not None:
+            arena.fill(LONG, state, agrees, row)
+        return row
+
+    def _of_simple(self, state: int) -> Mask:
+        """The mask of a state without captured texts and long counts."""
+        arena = self.arena
+        if arena.is_free(state):
+            row = self._fresh_row(state)
+            self._looked[state] = arena.fill(FREE, state, 0, row)
+            self._keep_suspects(state, None)
+            return row
+        base = arena.base(state)
+        if base < 0:
+            row = self._fresh_row(state)
+            self._looked[state] = arena.fill(WALK, state, 0, row)
+            self._keep_suspects(state, None)
+            return row
+        row = self.mask(base).copy()
+        self._looked[state] = arena.fill(DIFFERENCE, state, base, row)
+        self._keep_suspects(state, self._suspects.get(base))
+        return row
+
+    def _keep_suspects(self, state: int, more: Int32s | None) -> None:
+        """Keeps the tokens whose verdict depends on what was left out, those of another state among them."""
+        found = self.arena.room[: 2 * int(self.arena.room[0]) + 1].copy()
+        if more is not None:
+            found = np.concatenate([found, more[1:]])
+            found[0] += more[0]
+            if len(found) > len(self.arena.room):
+                found = np.array([1, 0, self.vocab.trie.token_start[-1]], np.int32)
+        if found[0]:
+            self._suspects[state] = found

@@ -1,0 +1,1 @@
+"""The pushdown that follows JSON texts, byte by byte."""

@@ -1,0 +1,323 @@
+"""States of the machine: sets of configurations, and the door that Python asks through.
+
+A state's row has, by byte, the state that follows: -1 nowhere, -2 not asked yet, -3 it depends on a text that was
+left out. Most bytes lead nowhere from most places; those rows are filled in when the state is made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treille.runtime.grammar.store import (
+    ACCEPTS,
+    AGREES,
+    COUNTED,
+    FULL,
+    KNOWN,
+    LIVE,
+    MANY,
+    MIDDLE,
+    NODE,
+    NUM_STATES,
+    STATE_AT,
+    STATUS,
+    TRACKERS,
+    TROUBLE,
+    WHOLE,
+    Int64s,
+    inner,
+    int64,
+)
+from treille.runtime.schema.machine import gaps
+from treille.runtime.schema.machine.languages import text_widened
+from treille.runtime.schema.machine.memory import (
+    Machine,
+    facts_of,
+    literals_of,
+    nodes_of,
+    row_of,
+    rows_of,
+    states_of,
+    tables_of,
+    text_facts_of,
+    text_nodes_of,
+    text_states_of,
+    troubled,
+)
+from treille.runtime.schema.machine.rows import (
+    A_COLUMN,
+    ARRAY,
+    B_COLUMN,
+    CONFIG,
+    EMPTY_TEXT,
+    ENDED,
+    EXTRA,
+    H_GAPS,
+    H_SUSPECT,
+    HIGH_COLUMN,
+    ITEMS,
+    LIST,
+    LITERAL_AT,
+    LOW_COLUMN,
+    NONE,
+    NOT_ASKED,
+    NOWHERE,
+    NUMBER_AT,
+    PUSHED,
+    REGION_AT,
+    STATE,
+    SUSPECT,
+    UNKNOWN,
+    WORD_AT,
+)
+from treille.runtime.schema.machine.steps import MAX_CONFIGS, go_on, number_ends
+from treille.runtime.schema.machine.words import word_byte
+
+TWIN = TRACKERS  # the column of a state for the one without captured texts; -1: not known yet
+_QUOTE, _BACKSLASH = 0x22, 0x5C
+_FEW_LITERALS = 8
+
+
+@inner
+def state_of_configs(machine: Machine, configs: Int64s) -> int:  # pragma: no cover
+    """The state of some configurations; overwrites them. `NOWHERE`, and trouble noted, if there is no room."""
+    if len(configs) > 1:
+        configs.sort()
+    node = int64(NONE)
+    last = int64(-1)
+    for index in range(len(configs) - 1, -1, -1):
+        if configs[index] != last:
+            last = configs[index]
+            node = row_of(machine, LIST, last, node, NONE, NONE)
+    key = row_of(machine, STATE, node, NONE, NONE, NONE)
+    if troubled(machine):
+        return int64(NOWHERE)
+    state = nodes_of(machine)[key, STATE_AT]
+    if state >= 0:
+        return int64(state)
+    state = int64(facts_of(machine)[NUM_STATES])
+    if state == len(states_of(machine)):
+        facts_of(machine)[TROUBLE] = FULL
+        return int64(NOWHERE)
+    facts_of(machine)[NUM_STATES] = state + 1
+    nodes_of(machine)[key, STATE_AT] = state
+    row = states_of(machine)[state]
+    row[:] = 0
+    row[NODE], row[STATUS], row[TWIN] = node, LIVE, -1
+    one = node
+    while one != NONE:
+        if _may_end(machine, int64(nodes_of(machine)[one, A_COLUMN])):
+            row[STATUS] = LIVE | ACCEPTS
+        one = nodes_of(machine)[one, B_COLUMN]
+    _prepare_row(machine, state, node)
+    return state
+
+
+@inner
+def _may_end(machine: Machine, config: int) -> bool:  # pragma: no cover
+    """Whether the text is complete in a configuration."""
+    nodes = nodes_of(machine)
+    place = nodes[config, A_COLUMN]
+    if nodes[place, 0] == ENDED:
+        return True
+    if nodes[place, 0] != NUMBER_AT or nodes[config, B_COLUMN] != NONE:
+        return False
+    return number_ends(machine, int64(nodes[place, A_COLUMN]), int64(nodes[place, B_COLUMN]))
+
+
+@inner
+def _prepare_row(machine: Machine, state: int, node: int) -> None:  # pragma: no cover
+    """Fills in the bytes that lead nowhere for sure, and where a free string leads to itself."""
+    nodes = nodes_of(machine)
+    row = rows_of(machine)[state]
+    row[:] = NOWHERE
+    alone = nodes[node, B_COLUMN] == NONE
+    while node != NONE:
+        config = nodes[node, A_COLUMN]
+        place, escape = nodes[config, A_COLUMN], nodes[config, HIGH_COLUMN]
+        kind = nodes[place, 0]
+        if kind == REGION_AT or kind == LITERAL_AT:
+            few = kind == LITERAL_AT and nodes[place, LOW_COLUMN] - nodes[place, B_COLUMN] <= _FEW_LITERALS
+            if escape != 0:
+                row[0x21:0x7B] = NOT_ASKED
+            elif few:
+                row[_QUOTE], row[_BACKSLASH] = NOT_ASKED, NOT_ASKED
+                ends = tables_of(machine)[nodes[place, A_COLUMN] + 2]
+                for literal in range(nodes[place, B_COLUMN], nodes[place, LOW_COLUMN]):
+                    at = tables_of(machine)[ends + literal] + nodes[place, HIGH_COLUMN]
+                    if at < tables_of(machine)[ends + literal + 1]:
+                        row[literals_of(machine)[at]] = NOT_ASKED
+            else:
+                row[0x20:] = NOT_ASKED
+                if alone and _is_free(machine, config):
+                    row[0x20:0x80] = state
+                    row[_QUOTE], row[_BACKSLASH] = NOT_ASKED, NOT_ASKED
+        elif kind == WORD_AT:
+            row[word_byte(nodes[place, A_COLUMN], nodes[place, B_COLUMN])] = NOT_ASKED
+        elif kind == NUMBER_AT:
+            row[:0x3A] = NOT_ASKED
+            row[0x45], row[0x65], row[0x5D], row[0x7D] = NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED
+        elif kind != ENDED or tables_of(machine)[H_GAPS] == gaps.ANY:
+            row[:0x7F] = NOT_ASKED
+            row[0x00:0x09], row[0x0E:0x20] = NOWHERE, NOWHERE
+            row[0x3B:0x5B], row[0x67:0x6E] = NOWHERE, NOWHERE
+            if tables_of(machine)[H_GAPS] == gaps.COMPACT:
+                row[:0x21] = NOWHERE
+        node = nodes[node, B_COLUMN]
+
+
+@inner
+def _is_free(machine: Machine, config: int) -> bool:  # pragma: no cover
+    """Whether any string at all may go on here, and nothing of it is kept."""
+    nodes = nodes_of(machine)
+    row = nodes[config]
+    if row[LOW_COLUMN] != NONE and row[LOW_COLUMN] != UNKNOWN:
+        return False
+    place = row[A_COLUMN]
+    if nodes[place, 0] != REGION_AT or row[HIGH_COLUMN] != 0:
+        return False
+    extra = nodes[place, HIGH_COLUMN]
+    if extra != NONE and (nodes[extra, A_COLUMN] != NONE or nodes[extra, B_COLUMN] != NONE):
+        return False
+    state = text_states_of(machine)[nodes[place, LOW_COLUMN]]
+    return state[NODE] == text_facts_of(machine)[WHOLE] and state[TRACKERS] == 0 and state[MIDDLE] < 0
+
+
+@inner
+def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no cover
+    """The state after one more byte, `NOWHERE` or `SUSPECT`; noted in the state's row, if there was no trouble."""
+    known = int64(rows_of(machine)[state, byte])
+    if known != NOT_ASKED:
+        return known
+    out = np.empty(MAX_CONFIGS, np.int64)
+    out[0] = 0
+    tables_of(machine)[H_SUSPECT] = 0
+    node = int64(states_of(machine)[state, NODE])
+    while node != NONE:
+        go_on(machine, out, int64(nodes_of(machine)[node, A_COLUMN]), byte)
+        node = int64(nodes_of(machine)[node, B_COLUMN])
+    if troubled(machine):
+        return int64(NOWHERE)
+    following = int64(NOWHERE)
+    if tables_of(machine)[H_SUSPECT]:
+        following = int64(SUSPECT)
+    elif out[0]:
+        following = state_of_configs(machine, out[1 : out[0] + 1])
+        if troubled(machine):
+            return int64(NOWHERE)
+    rows_of(machine)[state, byte] = following
+    return following
+
+
+@inner
+def _simpler_stack(machine: Machine, stack: int) -> int:  # pragma: no cover
+    """The stack without the places where captured texts begin: they are left out."""
+    nodes = nodes_of(machine)
+    depth = 0
+    node = stack
+    changed = False
+    while node != NONE:
+        frame = nodes[node, A_COLUMN]
+        if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:
+            changed = changed or nodes[nodes[frame, B_COLUMN], LOW_COLUMN] > EMPTY_TEXT
+        node = nodes[node, B_COLUMN]
+        depth += 1
+    if not changed:
+        return int64(stack)
+    frames = np.empty(depth, np.int64)
+    node = stack
+    for index in range(depth):
+        frames[index] = nodes[node, A_COLUMN]
+        node = nodes[node, B_COLUMN]
+    result = int64(NONE)
+    for index in range(depth - 1, -1, -1):
+        frame = frames[index]
+        if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:
+            items = nodes[frame, B_COLUMN]
+            if nodes[items, LOW_COLUMN] > EMPTY_TEXT:
+                items = row_of(machine, ITEMS, int64(nodes[items, A_COLUMN]), NONE, UNKNOWN, NONE)
+                template, count, counts = (
+                    nodes[frame, A_COLUMN],
+                    nodes[frame, LOW_COLUMN],
+                    nodes[frame, HIGH_COLUMN],
+                )
+                frame = row_of(machine, ARRAY, template, items, count, counts)
+        result = row_of(machine, PUSHED, frame, result, NONE, NONE)
+    return result
+
+
+@inner
+def _without_counts(machine: Machine, place: int) -> tuple[int, int]:  # pragma: no cover
+    """A place within a string in which long counts are endless, and how many characters ahead it agrees."""
+    nodes = nodes_of(machine)
+    if nodes[place, 0] != REGION_AT:
+        return int64(place), int64(MANY)
+    state = int64(nodes[place, LOW_COLUMN])
+    if not text_nodes_of(machine)[text_states_of(machine)[state, NODE], KNOWN] & COUNTED:
+        return int64(place), int64(MANY)
+    wide = text_widened(machine, state)
+    if wide == state:
+        return int64(place), int64(MANY)
+    agrees = int64(text_facts_of(machine)[AGREES])
+    table, region, extra = nodes[place, A_COLUMN], nodes[place, B_COLUMN], nodes[place, HIGH_COLUMN]
+    return row_of(machine, REGION_AT, table, region, wide, extra), agrees
+
+
+@inner
+def _without_mark(machine: Machine, place: int) -> int:  # pragma: no cover
+    """A place within a string without where, in what is captured, its text begins."""
+    nodes = nodes_of(machine)
+    if nodes[place, 0] != REGION_AT or nodes[place, HIGH_COLUMN] == NONE:
+        return int64(place)
+    row = nodes[nodes[place, HIGH_COLUMN]]
+    if row[LOW_COLUMN] <= EMPTY_TEXT:
+        return int64(place)
+    extra = row_of(machine, EXTRA, int64(row[A_COLUMN]), int64(row[B_COLUMN]), UNKNOWN, NONE)
+    table, region, state = nodes[place, A_COLUMN], nodes[place, B_COLUMN], nodes[place, LOW_COLUMN]
+    return row_of(machine, REGION_AT, table, region, state, extra)
+
+
+@inner
+def simpler(machine: Machine, state: int, count_too: int) -> int:  # pragma: no cover
+    """The state in which captured texts are left out and, where `count_too`, long counts are endless; how many
+    characters ahead those agree is noted in `facts[AGREES]`."""
+    nodes = nodes_of(machine)
+    node = int64(states_of(machine)[state, NODE])
+    facts_of(machine)[AGREES] = MANY
+    count = 0
+    one = node
+    while one != NONE:
+        count += 1
+        one = nodes[one, B_COLUMN]
+    configs = np.empty(count, np.int64)
+    same = True
+    for index in range(count):
+        config = int64(nodes[node, A_COLUMN])
+        row = nodes[config]
+        place, stack, captured, escape = row[A_COLUMN], row[B_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
+        if count_too:
+            place, agrees = _without_counts(machine, place)
+            facts_of(machine)[AGREES] = min(facts_of(machine)[AGREES], agrees)
+        if captured != NONE:
+            captured = UNKNOWN
+            place = _without_mark(machine, place)
+            stack = _simpler_stack(machine, stack)
+        configs[index] = row_of(machine, CONFIG, place, stack, captured, escape)
+        same = same and configs[index] == config
+        node = int64(nodes[node, B_COLUMN])
+    if same or troubled(machine):
+        return int64(state)
+    return state_of_configs(machine, configs)
+
+
+@inner
+def twin_of(machine: Machine, state: int) -> int:  # pragma: no cover
+    """The state in which captured texts are left out: many share it. What follows it is the same but where it
+    says `SUSPECT`."""
+    known = int64(states_of(machine)[state, TWIN])
+    if known >= 0:
+        return known
+    twin = simpler(machine, state, int64(0))
+    if not troubled(machine):
+        states_of(machine)[state, TWIN] = twin
+    return twin

@@ -1,0 +1,65 @@
+"""How a schema is to be written down: white space, the order of properties, numbers, formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treille.runtime.errors import InvalidConstraint
+
+WHITESPACE = ("flexible", "compact", "any")
+PROPERTY_ORDERS = ("schema", "any")
+NUMBER_STYLES = ("json", "plain")
+FORMATS = ("assert", "annotation")
+MAX_INDENT = 16
+_BLANKS = frozenset(" \t\n\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Fixed white space, as `json.dumps` has it: the separators, and the indentation a level (None: all in one
+    line). Empty objects and arrays have nothing inside."""
+
+    indent: int | None = None
+    item_separator: str = ", "
+    key_separator: str = ": "
+
+    def __post_init__(self) -> None:
+        if self.indent is not None and not 0 <= self.indent <= MAX_INDENT:
+            raise InvalidConstraint(
+                f"indent must be from 0 to {MAX_INDENT}, not {self.indent}", field="whitespace"
+            )
+        for name, separator, mark in (
+            ("item_separator", self.item_separator, ","),
+            ("key_separator", self.key_separator, ":"),
+        ):
+            if separator[:1] != mark or not _BLANKS.issuperset(separator[1:]) or len(separator) > MAX_INDENT:
+                reason = f"{name} must be {mark!r} and then white space, not {separator!r}"
+                raise InvalidConstraint(reason, field="whitespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a request may choose besides its schema.
+
+    `whitespace`: "flexible" (between tokens a few blanks, or up to two line ends and an indentation), "compact" (none),
+    "any" (without bound, around the whole text too: to check texts, not to write them), or a `Layout`.
+    `property_order`: "schema" (declared properties in their order, others after them) or "any".
+    `number_style`: "json" or "plain" (no exponents). `formats`: "assert" or "annotation".
+    """
+
+    whitespace: str | Layout = "flexible"
+    property_order: str = "schema"
+    number_style: str = "json"
+    formats: str = "assert"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.whitespace, Layout):
+            _check("whitespace", self.whitespace, WHITESPACE)
+        _check("property_order", self.property_order, PROPERTY_ORDERS)
+        _check("number_style", self.number_style, NUMBER_STYLES)
+        _check("formats", self.formats, FORMATS)
+
+
+def _check(name: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InvalidConstraint(f"{name} must be one of {', '.join(known)}, not {given!r}", field=name)
