@@ -6,53 +6,68 @@ A string here is a decoded one, of Unicode scalar values; one with a lone surrog
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from treille.runtime.errors import UnsupportedConstraint
+from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.limits import Budget
-from treille.runtime.grammar.store import Bytes
-from treille.runtime.schema.expressions import Expression, Expressions
+from treille.runtime.grammar.store import NUM_NODES, Bytes
+from treille.runtime.schema.expressions import Expression, Expressions, regular_part
+from treille.runtime.schema.programs import Programs
 from treille.runtime.schema.strings import Strings
 from treille.runtime.schema.walks import Walks, num_texts
 
-ANY_STRING = Strings()
 NO_STRING = Strings(only=frozenset())
 MAX_DRAWN = 1 << 20
 """Code points that a string may need so that one can still be drawn."""
 _FEW = 32  # strings that are listed before one is drawn
 _TRIES = 64
+_MANY_STATES, _MANY_NODES = 1 << 14, 1 << 18  # in an arena that is given up for a fresh one
+
+_Answer = TypeVar("_Answer")
 
 
 class Languages:
-    """The languages of one document. For numbers, places and errors see `Expressions`.
+    """The languages of one document. For numbers, places and errors of the constructor see `Programs`; past
+    the limits of the regular engine, every question raises `UnsupportedConstraint`.
 
-    Not safe to share between threads: questions that were not asked before add to the arena.
+    `arena`: where the states are that `start` gives. Not safe to share between threads: questions that were
+    not asked before add to it.
     """
 
     def __init__(
         self, patterns: Iterable[str] = (), formats: Iterable[str] = (), *, budget: Budget | None = None
     ) -> None:
-        self._expressions = Expressions(patterns, formats, budget)
-        self.arena = self._expressions.arena
-        self.classes = self._expressions.classes
+        self._begin(Programs(patterns, formats, budget))
+
+    def _begin(self, programs: Programs) -> None:
+        self._programs = programs
+        self._expressions = Expressions(programs)
+        self._scratch: Expressions | None = None
+        self._walks: Walks | None = None
         self._are_empty: dict[Strings, bool] = {}
         self._few: dict[Strings, list[str] | None] = {}
+        self.arena = self._expressions.arena
+        self.classes = programs.classes
 
-    @cached_property
-    def _walks(self) -> Walks:
-        return Walks(self.arena, self.classes)
+    def renewed(self) -> Languages:
+        """The same languages in an arena of their own, in which nothing was asked. The first `NUM_FIXED` rows
+        of both stores are the same."""
+        other = Languages.__new__(Languages)
+        other._begin(self._programs)
+        return other
 
     def pattern(self, text: str) -> int:
         """The number of a pattern that was given. Raises `KeyError` for another."""
-        return self._expressions.patterns[text]
+        return self._programs.patterns[text]
 
     def format(self, name: str) -> int:
         """The number of a format that was given. Raises `KeyError` for another."""
-        return self._expressions.formats[name]
+        return self._programs.formats[name]
 
     def start(self, strings: Strings) -> int:
         """The state of the regular part (`every`, `none`, `low`, `high`) before any text, dead or alive; -1
@@ -90,7 +105,7 @@ class Languages:
         if strings.only is not None:
             words = frozenset(word for word in strings.only if self.contains(strings, word))
             return (Strings(excluded=words),)
-        self._expressions.check_exact(strings.every)
+        self._programs.check_exact(strings.every)
         found = [Strings(none=frozenset((number,))) for number in sorted(strings.every)]
         found += [Strings(every=frozenset((number,))) for number in sorted(strings.none)]
         if strings.low:
@@ -125,7 +140,7 @@ class Languages:
             data: Bytes = np.frombuffer(bytearray(text, "utf-8"), np.uint8)
         except UnicodeEncodeError:
             return False
-        self._expressions.check_exact(strings.none)
+        self._programs.check_exact(strings.none)
         has = self._has
         return all(has(one, data) for one in strings.every) and not any(
             has(one, data) for one in strings.none
@@ -143,33 +158,45 @@ class Languages:
             return min(limit, sum(self.contains(strings, word) for word in strings.only))
         if _is_contradiction(strings):
             return 0
-        language = _without_words(strings)
+        language = regular_part(strings)
         missing = sum(self.contains(language, word) for word in strings.excluded)
         return self._count_regular(language, limit + missing) - missing
 
     def _count_regular(self, language: Strings, limit: int) -> int:
         if not language.every and not language.none:
             return num_texts(language.low, language.high, limit)
-        if not self._expressions.is_live(language):
-            return 0
-        state = self._expressions.state(language)
-        return min(limit, self._expressions.asked(language, lambda: self._walks.count(state, limit)))
+        if not self._expressions.is_live(language) or limit <= 1:
+            return min(limit, int(self._expressions.is_live(language)))
+        return min(limit, self._walked(language, lambda walks, state: walks.count(state, limit)))
+
+    def _walked(self, strings: Strings, question: Callable[[Walks, int], _Answer]) -> _Answer:
+        """The answer to a question of walks from the start on. They may go far, so that they have a room of
+        their own, which can be left."""
+        scratch, walks = self._scratch, self._walks
+        if scratch is None or walks is None or _is_much(scratch.arena):
+            self._scratch = scratch = Expressions(self._programs)
+            self._walks = walks = Walks(scratch.arena, self.classes)
+        found = walks
+        return scratch.asked(strings, lambda: question(found, scratch.state(strings)))
 
     def words(self, strings: Strings, limit: int) -> list[str] | None:
         """All strings in it, the shorter first, if they are at most `limit`."""
         if self.count(strings, limit + 1) > limit:
             return None
-        found = self._expressions.asked(strings, lambda: list(self._words(strings)))
-        return sorted(found, key=lambda word: (len(word), word))
+        return sorted(self._first(strings, limit), key=lambda word: (len(word), word))
 
-    def _words(self, strings: Strings) -> Iterator[str]:
-        """All strings in it; endless if they are."""
+    def _first(self, strings: Strings, limit: int) -> list[str]:
+        """Some strings in it: at most `limit`, and all if there are fewer."""
         if strings.only is not None:
-            return (word for word in strings.only if self.contains(strings, word))
+            return [word for word in strings.only if self.contains(strings, word)][:limit]
         if _is_contradiction(strings) or not self._expressions.is_live(strings):
-            return iter(())
-        state = self._expressions.state(strings)
-        return (word for word in self._walks.words(state) if word not in strings.excluded)
+            return []
+
+        def first(walks: Walks, state: int) -> list[str]:
+            allowed = (word for word in walks.words(state) if word not in strings.excluded)
+            return list(islice(allowed, limit))
+
+        return self._walked(strings, first)
 
     def sample(self, strings: Strings, rng: random.Random) -> str:
         """A string in it, by chance: of moderate length if it may be, and now and then of strange characters.
@@ -187,21 +214,16 @@ class Languages:
             raise UnsupportedConstraint(
                 "minLength", "#", f"none of at most {MAX_DRAWN} characters is allowed"
             )
-        return self._expressions.asked(strings, lambda: self._drawn(strings, rng))
-
-    def _drawn(self, strings: Strings, rng: random.Random) -> str:
-        state = self._expressions.state(strings)
         for _ in range(_TRIES):
-            word = self._walks.sample(state, rng)
+            word = self._walked(strings, lambda walks, state: walks.sample(state, rng, strings.low))
             if word not in strings.excluded:
                 return word
-        return rng.choice(list(islice(self._words(strings), _FEW)))
+        return rng.choice(self._first(strings, _FEW))
 
 
-def _without_words(strings: Strings) -> Strings:
-    if not strings.excluded:
-        return strings
-    return Strings(strings.every, strings.none, strings.low, strings.high)
+def _is_much(arena: Arena) -> bool:
+    """Whether an arena should not be gone on with."""
+    return arena.num_states > _MANY_STATES or arena.store.facts[NUM_NODES] > _MANY_NODES
 
 
 def _is_contradiction(strings: Strings) -> bool:

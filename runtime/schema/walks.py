@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import numpy as np
 
+from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.classes import Classes
 from treille.runtime.grammar.store import Bytes
@@ -20,6 +21,7 @@ _FEW_KEPT = 100_000  # states whose steps are remembered
 _USUAL, _LONGEST = 8, 60  # characters of a word by chance: on average, and at most if it may end there
 _EARLY = 0.1  # how likely it ends before
 _LIKELIEST = 40  # how much likelier a large class of characters is than one character
+_MAX_SEARCHED = 100_000  # states that are looked at, for one question
 _MAX_NEW = 1000  # characters more than wanted before the shortest way out is sought
 
 Step = tuple[int, int]
@@ -44,6 +46,7 @@ class Walks:
         self._arena = arena
         self._ranges = _ranges_of(classes)
         self._sizes = [sum(high - low + 1 for low, high in ranges) for ranges in self._ranges]
+        self._weights = [float(min(size, _LIKELIEST)) for size in self._sizes]
         self._data: list[Bytes] = [_encoded(chr(ranges[0][0])) for ranges in self._ranges]
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._likely: dict[int, tuple[str, str]] = {}
@@ -67,8 +70,11 @@ class Walks:
         """
         layer = {start: 1}
         seen = {start}
-        total = length = 0
+        total = length = work = 0
         while layer:
+            work += len(layer)
+            if work > _MAX_SEARCHED:
+                raise UnsupportedConstraint("pattern", "#", "its texts cannot be counted in time")
             total += sum(ways for state, ways in layer.items() if self._arena.accepts(state))
             following: dict[int, int] = {}
             for state, ways in layer.items():
@@ -96,33 +102,39 @@ class Walks:
                             yield word
                         queue.append((word, after))
 
-    def sample(self, start: int, rng: random.Random) -> str:
-        """A word from a live state on: wandering for a while, then making for new states, and at last, if
-        that leads nowhere, the shortest way to an end."""
+    def sample(self, start: int, rng: random.Random, low: int = 0) -> str:
+        """A word from a live state on, where none is shorter than `low`: wandering for a while, then making
+        for new states, and at last, if that leads nowhere, the shortest way to an end."""
         characters: list[str] = []
-        wanted = min(int(rng.expovariate(1 / _USUAL)), _LONGEST)
+        wanted = low + min(int(rng.expovariate(1 / _USUAL)), _LONGEST)
         state = start
         seen: set[int] = set()
         while not (self._arena.accepts(state) and (len(characters) >= wanted or rng.random() < _EARLY)):
             seen.add(state)
-            steps = self.steps(state)
-            if len(characters) >= wanted:
-                steps = tuple(step for step in steps if step[1] not in seen)
-            if not steps:
+            step = self._by_chance(state, rng, seen if len(characters) >= wanted else frozenset())
+            if step is None or len(characters) > wanted + _MAX_NEW:
                 break
-            symbol, state = rng.choices(steps, [min(self._sizes[one], _LIKELIEST) for one, _ in steps])[0]
+            symbol, state = step
             characters.append(self.character(symbol, rng))
-            if len(characters) > wanted + _MAX_NEW:
-                break
         if not self._arena.accepts(state):
             characters.extend(self.character(symbol, rng) for symbol in self._way_out(state, rng))
         return "".join(characters)
+
+    def _by_chance(self, state: int, rng: random.Random, avoided: Set[int]) -> Step | None:
+        """A step that leads to no avoided state, if there is one. Most classes are not even tried."""
+        ranks = sorted((rng.expovariate(weight), symbol) for symbol, weight in enumerate(self._weights))
+        for _, symbol in ranks:
+            data = self._data[symbol]
+            following = self._arena.after(state, data, 0, len(data))
+            if following >= 0 and following not in avoided:
+                return symbol, following
+        return None
 
     def _way_out(self, start: int, rng: random.Random) -> list[int]:
         """The classes along a shortest way from a live state to an accepting one."""
         came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
         queue = deque([start])
-        while True:
+        while len(came_from) < _MAX_SEARCHED:
             state = queue.popleft()
             steps = list(self.steps(state))
             rng.shuffle(steps)
@@ -132,6 +144,7 @@ class Walks:
                     queue.append(after)
                     if self._arena.accepts(after):
                         return _way_back(came_from, after)
+        raise UnsupportedConstraint("pattern", "#", "no text was found in time")
 
     def character(self, symbol: int, rng: random.Random) -> str:
         """A character of a class: mostly one to be read, sometimes one that needs care, seldom any."""

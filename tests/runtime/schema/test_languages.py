@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
 from treille.runtime.grammar import arena as arenas
+from treille.runtime.grammar.derive import transfer
+from treille.runtime.grammar.states import START
+from treille.runtime.grammar.store import Store
+from treille.runtime.schema.expressions import NUM_FIXED
 from treille.runtime.schema.formats import FORMATS, NARROWED
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.strings import Strings
@@ -92,8 +96,11 @@ def of(*every: int) -> Strings:
 def walks(languages: Languages, strings: Strings, text: str) -> bool:
     """Whether the bytes of a text lead from the start to acceptance."""
     state = languages.start(strings)
-    if state < 0:
-        return True
+    return state < 0 or leads(languages, state, text)
+
+
+def leads(languages: Languages, state: int, text: str) -> bool:
+    """Whether the bytes of a text lead from a state to acceptance."""
     data = np.array(list(text.encode()), np.uint8)
     state = languages.arena.after(state, data, 0, len(data))
     return state >= 0 and languages.arena.accepts(state)
@@ -322,6 +329,27 @@ def test_formats(name: str) -> None:
         assert not any(languages.contains(other, text) for text in drawn)
 
 
+def test_renewed(languages: Languages) -> None:
+    """Expressions can be moved to the other arena, row by row, or be made anew there."""
+    other = languages.renewed()
+    first = other.arena.num_states
+    for strings in (of(6, 13), Strings(frozenset((8,)), frozenset((2,)), low=2), of(14, 15)):
+        node, trackers = languages.expression(strings)
+        moved = [
+            other.arena.run(_transfer, languages.arena.store, row, NUM_FIXED) if row >= NUM_FIXED else row
+            for row in (node, trackers)
+        ]
+        state = other.arena.ask(START, moved[0], moved[1], -1)
+        for text in SMALL:
+            assert leads(other, state, text) == walks(other, strings, text) == is_in(strings, text)
+    assert first == 0
+    assert [other.pattern(pattern) for pattern in PATTERNS] == list(range(len(PATTERNS)))
+
+
+def _transfer(target: Store, source: Store, node: int, shared: int) -> int:
+    return int(transfer(source, target, node, shared))
+
+
 def test_numbers() -> None:
     languages = Languages(["a", "b", "a"], ["date", "date"])
     assert (languages.pattern("a"), languages.pattern("b"), languages.format("date")) == (0, 1, 2)
@@ -350,6 +378,8 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedConstraint) as error:
         languages.count(of(1), 10**30)
     assert error.value.path == "#/y"
+    assert languages.contains(of(1), "b" * 13)
+    assert languages.words(of(1), 3) is None
     looks = [f"(?<=a{{{count}}})b" for count in range(1, 40)]
     others = [f"(?<=b{{{count}}})a" for count in range(1, 40)]
     languages = Languages([*looks, *others], [])
