@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from treille.runtime.errors import InvalidConstraint
-from treille.runtime.grammar import Grammar, Vocabulary, compile_choices, compile_lark, compile_regex
+from treille.runtime.grammar import (
+    Grammar,
+    Vocabulary,
+    compile_choices,
+    compile_json_schema,
+    compile_lark,
+    compile_regex,
+)
 from treille.runtime.grammar.limits import Cancelled
 from treille.runtime.params import Constraint
 from treille.runtime.schema.options import Layout
@@ -26,11 +32,7 @@ def compile_constraint(
     if constraint.kind == "choices" and isinstance(source, tuple):
         return compile_choices(source, vocab, cancelled=cancelled)
     if constraint.kind == "schema" and isinstance(source, SchemaSource):
-        door = import_module("treille.runtime.schema.compile")
-        found: Grammar = door.compile_json_schema(
-            source.text, vocab, **schema_options(source), cancelled=cancelled
-        )
-        return found
+        return compile_json_schema(source.text, vocab, **schema_options(source), cancelled=cancelled)
     if constraint.kind == "grammar" and isinstance(source, str):
         return compile_lark(source, vocab, cancelled=cancelled)
     raise InvalidConstraint(f"no constraint has kind {constraint.kind!r} and source {source!r}")

@@ -14,12 +14,14 @@ from treille.runtime.grammar.compile import compile_choices, compile_regex
 from treille.runtime.grammar.grammar import Grammar, Matcher
 from treille.runtime.grammar.lark_compile import compile_lark
 from treille.runtime.grammar.vocabulary import Vocabulary
+from treille.runtime.schema.compile import compile_json_schema  # last: it builds on all of the above
 
 __all__ = [
     "Grammar",
     "Matcher",
     "Vocabulary",
     "compile_choices",
+    "compile_json_schema",
     "compile_lark",
     "compile_regex",
     "fill_masks",

@@ -1,0 +1,192 @@
+"""What became of each keyword of a document, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from treille.runtime.schema.document import Document
+from treille.runtime.schema.forms import Note
+from treille.runtime.schema.json_text import dumps
+from treille.runtime.schema.nodes import Node
+from treille.runtime.schema.reading import shown
+
+_ONE = (
+    *("not", "if", "then", "else", "contains", "items", "propertyNames"),
+    *("additionalProperties", "unevaluatedItems", "unevaluatedProperties"),
+)
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "dependentSchemas")
+
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_STRINGS = ("minLength", "maxLength", "pattern", "format")
+_ARRAYS = (
+    *("prefixItems", "items", "contains", "minContains", "maxContains"),
+    *("minItems", "maxItems", "uniqueItems", "unevaluatedItems"),
+)
+_OBJECTS = (
+    *("properties", "patternProperties", "additionalProperties", "required", "minProperties"),
+    *("maxProperties", "propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
+)
+# Which types a keyword speaks of: where `type` allows none of them, it says nothing.
+_SPEAKS_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_NUMBERS, ("number", "integer")),
+    **dict.fromkeys(_STRINGS, ("string",)),
+    **dict.fromkeys(_ARRAYS, ("array",)),
+    **dict.fromkeys(_OBJECTS, ("object",)),
+}
+_NEEDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
+
+Say = Callable[[Any], str]
+
+
+def _several(value: Any, what: str) -> str:
+    return f"{len(value):,} {what}{'' if len(value) == 1 else 's'}"
+
+
+def _rest(value: Any, what: str) -> str:
+    return (
+        f"no {what}"
+        if value is False
+        else f"any {what}"
+        if value is True
+        else f"every {what} is of the schema"
+    )
+
+
+_WORDS: Mapping[str, Say] = {
+    "type": lambda value: (
+        "only values of this type" if isinstance(value, str) else "only values of these types"
+    ),
+    "enum": lambda value: f"{_several(value, 'value')}, equal as JSON values",
+    "const": lambda value: "one value, equal as a JSON value",
+    "multipleOf": lambda value: "multiples, exact in decimal; an automaton over the digits",
+    "minimum": lambda value: "a bound, exact in decimal",
+    "maximum": lambda value: "a bound, exact in decimal",
+    "exclusiveMinimum": lambda value: "a bound that is not in it, exact in decimal",
+    "exclusiveMaximum": lambda value: "a bound that is not in it, exact in decimal",
+    "minLength": lambda value: "code points of the value, counted however they are escaped",
+    "maxLength": lambda value: "code points of the value, counted however they are escaped",
+    "pattern": lambda value: "an automaton over the value: ECMA-262 with the flag u, found anywhere in it",
+    "format": lambda value: "an automaton over the whole value",
+    "prefixItems": lambda value: f"by place: {_several(value, 'item')}",
+    "items": lambda value: _rest(value, "other item"),
+    "contains": lambda value: "items that match are counted",
+    "minContains": lambda value: "so many items that match, or more",
+    "maxContains": lambda value: "at most so many items that match",
+    "minItems": lambda value: "items are counted",
+    "maxItems": lambda value: "items are counted",
+    "uniqueItems": lambda value: (
+        "no item equals one before it, as JSON values" if value else "nothing: items may be equal"
+    ),
+    "properties": lambda value: (
+        f"{_several(value, 'key')} with a schema; an escaped spelling is the same key"
+    ),
+    "patternProperties": lambda value: f"{_several(value, 'pattern')} over keys, as automata",
+    "additionalProperties": lambda value: _rest(value, "other key"),
+    "required": lambda value: f"{_several(value, 'key')} that must come before the object ends",
+    "minProperties": lambda value: "members are counted",
+    "maxProperties": lambda value: "members are counted",
+    "propertyNames": lambda value: "an automaton over every key, from the strings of the schema",
+    "dependentRequired": lambda value: f"{_several(value, 'key')} that ask for others",
+    "dependentSchemas": lambda value: (
+        f"{_several(value, 'key')} that ask for a schema: with it, or without the key"
+    ),
+    "unevaluatedItems": lambda value: _rest(value, "item that no other keyword has looked at"),
+    "unevaluatedProperties": lambda value: _rest(value, "key that no other keyword has looked at"),
+    "allOf": lambda value: f"the intersection of {_several(value, 'schema')}",
+    "anyOf": lambda value: f"the union of {_several(value, 'schema')}",
+    "oneOf": lambda value: f"exactly one of {_several(value, 'schema')}: each, less the others",
+    "not": lambda value: "the complement",
+    "if": lambda value: "splits the values in two: for `then`, and for `else`",
+    "then": lambda value: "intersected with `if`",
+    "else": lambda value: "intersected with the complement of `if`",
+}
+
+
+def keyword_notes(document: Document, limit: int) -> tuple[list[Note], int]:
+    """What became of every keyword that counts in a document, in the document's order, references last; at
+    most `limit` notes, and how many there are. Kinds: "enforced", and "simplified" for what says nothing
+    where it stands."""
+    notes: list[Note] = []
+    count = 0
+    for node in reachable(document):
+        if isinstance(node.schema, bool):
+            continue
+        for keyword, value in node.schema.items():
+            found = _told(document, node, keyword, value)
+            if found is not None:
+                count += 1
+                if count <= limit:
+                    notes.append(Note(node.place(keyword), keyword, *found))
+    return notes, count
+
+
+def reachable(document: Document) -> Iterator[Node]:
+    """The schemas that may apply, each once: below the root, then below what references lead to."""
+    seen: set[int] = set()
+    ahead = [document.root]
+    later: list[Node] = []
+    while ahead or later:
+        node = ahead.pop() if ahead else later.pop(0)
+        if node.number in seen:
+            continue
+        seen.add(node.number)
+        yield node
+        if isinstance(node.schema, bool):
+            continue
+        ahead.extend(reversed([document.child(node, *path) for path in _paths(node.schema)]))
+        if "$ref" in node.schema:
+            later.append(document.target(node))
+        if "$dynamicRef" in node.schema or "$recursiveRef" in node.schema:
+            later.append(document.dynamic_target(node, document.enter((), document.root)))
+
+
+def value_text(value: object, length: int = 60) -> str:
+    """A keyword's value on one line, briefly."""
+    if isinstance(value, (dict, list)) and len(value) > 8:
+        return f"{{{len(value):,} members}}" if isinstance(value, dict) else f"[{len(value):,} items]"
+    if isinstance(value, (dict, list)) and any(isinstance(one, (dict, list)) for one in _inner(value)):
+        return "{...}" if isinstance(value, dict) else "[...]"
+    try:
+        text = dumps(value)
+    except (TypeError, ValueError):
+        return shown(value)
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _inner(value: dict[str, object] | list[object]) -> list[object]:
+    return list(value.values()) if isinstance(value, dict) else value
+
+
+def _paths(schema: Mapping[str, Any]) -> Iterator[tuple[str | int, ...]]:
+    for keyword, value in schema.items():
+        if keyword in _ONE:
+            yield (keyword,)
+        elif keyword in _LISTS:
+            yield from ((keyword, place) for place in range(len(value)))
+        elif keyword in _MAPS:
+            yield from ((keyword, name) for name in value)
+
+
+def _told(document: Document, node: Node, keyword: str, value: Any) -> tuple[str, str] | None:
+    schema = node.schema
+    if isinstance(schema, bool):
+        return None
+    if keyword == "$ref":
+        return "enforced", f"the same values as {document.target(node).pointer}"
+    if keyword in ("$dynamicRef", "$recursiveRef"):
+        return "enforced", "the same values as what it leads to from where the value is"
+    say = _WORDS.get(keyword)
+    if say is None:
+        return None
+    needed = _NEEDS.get(keyword)
+    if needed is not None and needed not in schema:
+        return "simplified", f"says nothing without {needed}"
+    kinds = schema.get("type")
+    about = _SPEAKS_OF.get(keyword)
+    if kinds is not None and about is not None:
+        allowed = {kinds} if isinstance(kinds, str) else set(kinds)
+        if allowed.isdisjoint(about):
+            return "simplified", f"says nothing: it is about {about[0]}s, and `type` allows none"
+    return "enforced", say(value)
