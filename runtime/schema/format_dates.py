@@ -1,8 +1,8 @@
 r"""Dates and times of RFC 3339, and durations of its appendix A, as expressions.
 
-Days are those of the Gregorian calendar, from year 0000 on. A second 60 is a leap second: the last one of a day in
-UTC (section 5.7). In a `date-time` it is, as there, at the end of June or December. Appendix A's letters are in
-upper case, as in ISO 8601; those of dates and times may be in lower case (section 5.6).
+Days are those of the Gregorian calendar, from year 0000 on. A second 60 is a leap second: the last one of a
+day in UTC (section 5.7). In a `date-time` it is, as there, at the end of June or December. The letters of
+appendix A are in upper case, as in ISO 8601; those of dates and times may be in lower case (section 5.6).
 """
 
 from __future__ import annotations
@@ -22,34 +22,37 @@ _FRACTION = r"(?:\.[0-9]+)?"
 _PLAIN_TIME = f"{_HOUR}:{_MINUTE}:{_MINUTE}{_FRACTION}(?:[Zz]|[+-]{_HOUR}:{_MINUTE})"
 
 
-def _one_of(pairs: list[tuple[str, str]], text: str) -> str:
-    """A look-ahead: `text` holds for one of the pairs, which are put in place of its `@` and `#`."""
-    return "(?=" + "|".join(text.replace("@", first).replace("#", second) for first, second in pairs) + ")"
+def _if(options: list[str]) -> str:
+    """A look-ahead: one of the options follows."""
+    return f"(?={'|'.join(options)})"
 
 
 def _leap_west() -> str:
-    """Leap seconds where the offset has a minus: it and the local time make 23:59 together, digit by digit but
-    for the hours."""
-    hours = [(f"{hour:02}", f"{23 - hour:02}") for hour in range(24)]
-    tens = [(str(digit), str(5 - digit)) for digit in range(6)]
-    ones = [(str(digit), str(9 - digit)) for digit in range(10)]
-    return (
-        _one_of(hours, f"@:..:60{_FRACTION}-#:..$")
-        + _one_of(tens, f"..:@.:60{_FRACTION}-..:#.$")
-        + _one_of(ones, f"..:.@:60{_FRACTION}-..:.#$")
-        + f"{_HOUR}:{_MINUTE}:60{_FRACTION}-{_HOUR}:{_MINUTE}"
-    )
+    """Leap seconds where the offset has a minus: the local time and it make 23:59 together.
+
+    Each digit of the time says what the same digit of the offset is; the first needs its neighbour for that.
+    """
+    end = "[^-]*-"
+    tens = _if([f"0[0-3]{end}2", f"(?:0[4-9]|1[0-3]){end}1", f"(?:1[4-9]|2){end}0"])
+    ones = _if([f"{digit}{end}.{(3 - digit) % 10}" for digit in range(10)])
+    minute_tens = _if([f"{digit}{end}...{5 - digit}" for digit in range(6)])
+    minute_ones = _if([f"{digit}{end}....{9 - digit}" for digit in range(10)])
+    return f"{tens}[0-2]{ones}[0-9]:{minute_tens}[0-5]{minute_ones}[0-9]:60{_FRACTION}-{_HOUR}:{_MINUTE}"
 
 
 def _leap_east() -> str:
-    """Leap seconds where the offset has a plus: it is the local time and a minute. Not +00:00."""
-    same = [(f"{hour:02}", f"{hour:02}") for hour in range(24)]
-    later = [(f"{hour:02}", f"{hour + 1:02}") for hour in range(23)]
-    minutes = [(f"{minute:02}", f"{minute + 1:02}") for minute in range(59)]
+    """Leap seconds where the offset has a plus: it is the local time and a minute, before midnight."""
+    end = "[^+]*[+]"
+    tens = [f"{digit}(?:[0-8]|9:(?:[0-4]|5[0-8])){end}{digit}" for digit in range(3)]
+    carried = [f"{digit}9:59{end}{digit + 1}" for digit in range(2)]
+    ones = [f"{digit}:(?:[0-4]|5[0-8]){end}.{digit}" for digit in range(10)]
+    ones += [f"{digit}:59{end}.{(digit + 1) % 10}" for digit in range(10)]
+    minute_tens = [f"{digit}[0-8]{end}...{digit}" for digit in range(6)]
+    minute_tens += [f"{digit}9{end}...{(digit + 1) % 6}" for digit in range(6)]
+    minute_ones = [f"{digit}{end}....{(digit + 1) % 10}" for digit in range(10)]
     return (
-        f"(?:{_one_of(same, f'@:..:60{_FRACTION}.#:..$')}{_one_of(minutes, f'..:@:60{_FRACTION}...:#$')}"
-        f"|{_one_of(later, f'@:59:60{_FRACTION}.#:00$')})"
-        f"{_HOUR}:{_MINUTE}:60{_FRACTION}[+]{_HOUR}:{_MINUTE}"
+        f"{_if(tens + carried)}[0-2]{_if(ones)}[0-9]:{_if(minute_tens)}[0-5]{_if(minute_ones)}[0-9]"
+        f":60{_FRACTION}[+]{_HOUR}:{_MINUTE}"
     )
 
 

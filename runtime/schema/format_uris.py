@@ -18,7 +18,10 @@ _SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
 
 
 def _references(more: str, private: str) -> tuple[str, str]:
-    """A URI and what RFC 3986 calls a relative-ref; `more` characters are unreserved, `private` ones in queries."""
+    """URIs, and references: these too, or without a scheme, and then without a colon in the first segment.
+
+    `more` characters are unreserved, `private` ones may be in queries.
+    """
     plain = more + _PLAIN
     segment = f"(?:[:@{plain}]|{_ESCAPED})"
     no_colon = f"(?:[@{plain}]|{_ESCAPED})"
@@ -29,14 +32,11 @@ def _references(more: str, private: str) -> tuple[str, str]:
     absolute = f"//{authority}{rest}|/(?:{segment}+{rest})?"
     tail = rf"(?:\?(?:[:@/?{plain}{private}]|{_ESCAPED})*)?(?:#(?:[:@/?{plain}]|{_ESCAPED})*)?"
     uri = f"{_SCHEME}:(?:{absolute}|{segment}+{rest})?{tail}"
-    relative = f"(?:{absolute}|{no_colon}+{rest})?{tail}"
-    return uri, relative
+    return uri, f"(?:(?:{_SCHEME}:)?(?:{absolute})?|(?:{_SCHEME}:{segment}+|{no_colon}+){rest}){tail}"
 
 
-URI, _RELATIVE = _references("", "")
-URI_REFERENCE = f"(?:{URI}|{_RELATIVE})"
-IRI, _RELATIVE_IRI = _references(_UCS, _PRIVATE)
-IRI_REFERENCE = f"(?:{IRI}|{_RELATIVE_IRI})"
+URI, URI_REFERENCE = _references("", "")
+IRI, IRI_REFERENCE = _references(_UCS, _PRIVATE)
 
 # The apostrophe is a literal by erratum 6937.
 _LITERALS = rf"[!#$&'-;=?-\[\]_a-z~{_UCS}{_PRIVATE}]|{_ESCAPED}"
