@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from treille.runtime.schema.array_plans import ENDLESS, Cost
 from treille.runtime.schema.forms import ObjectForm, Option, Region
 
-Capacity = Callable[[Region], int]  # how many keys a region has, or some large number
+Capacity = Callable[[ObjectForm, Region], int]  # how many members a region can give, or some large number
 
 _SHARES = (0.0, 0.2, 0.5, 0.5, 0.8, 1.0)
 _EXTRAS = (0, 0, 0, 0, 1, 1, 2, 4)
@@ -202,7 +202,7 @@ class _Choosing:
         return True
 
     def _has_room(self, at: int) -> bool:
-        return self._used[at] < self._capacity(self._form.regions[at])
+        return self._used[at] < self._capacity(self._form, self._form.regions[at])
 
     def _add_member(self, at: int, option: Option) -> None:
         self._used[at] += 1

@@ -276,7 +276,7 @@ class _Source:
         others = list(plan.others)
         self._rng.shuffle(others)
         for at, option in others:
-            name = self._names.fresh(form.regions[at], taken, self._rng)
+            name = self._names.fresh(form, form.regions[at], taken, self._rng)
             if name is None:
                 raise _Lost
             taken.add(name)

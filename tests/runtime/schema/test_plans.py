@@ -144,11 +144,11 @@ def can_have_an_object(form: ObjectForm) -> bool:
 def test_an_object_has_a_plan_exactly_if_it_can_have_one(seed: int) -> None:
     rng = random.Random(seed)
     form = random_object_form(rng)
-    plan = smallest_object(form, cost, lambda region: 1000)
+    plan = smallest_object(form, cost, lambda form, region: 1000)
     assert (plan is not None) == can_have_an_object(form)
     if plan is None:
         return
-    drawn = random_object(form, cost, lambda region: 1000, plan.cost + 12, rng)
+    drawn = random_object(form, cost, lambda form, region: 1000, plan.cost + 12, rng)
     for found in (plan, drawn or plan):
         assert isinstance(found, ObjectPlan)
         assert object_is_right(form, found.keys, list(found.others))
@@ -159,16 +159,16 @@ def test_an_object_has_a_plan_exactly_if_it_can_have_one(seed: int) -> None:
 def test_a_region_with_few_names_is_not_asked_for_more() -> None:
     keys = (Key("a", (Option(3),)), Key("b", (Option(3),)))
     form = ObjectForm(keys, (Region(Strings(), (Option(0),)),), low=4)
-    plan = smallest_object(form, cost, lambda region: 2)
+    plan = smallest_object(form, cost, lambda form, region: 2)
     assert plan is not None
     assert (len(plan.keys), len(plan.others)) == (2, 2)
-    assert smallest_object(form, cost, lambda region: 1) is None
+    assert smallest_object(form, cost, lambda form, region: 1) is None
 
 
 def test_marks_take_the_fewest_members() -> None:
     options = tuple(Option(0, marks) for marks in (0b0011, 0b0110, 0b1100, 0b1001))
     form = ObjectForm((), (Region(Strings(), options),), high=2, num_exists=4)
-    plan = smallest_object(form, cost, lambda region: 1000)
+    plan = smallest_object(form, cost, lambda form, region: 1000)
     assert plan is not None
     assert len(plan.others) == 2
 
