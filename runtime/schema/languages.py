@@ -204,7 +204,7 @@ class Languages:
         Raises `ValueError` if there is none, and `UnsupportedConstraint` if all are longer than `MAX_DRAWN`.
         """
         if strings not in self._few:
-            self._few[strings] = self.words(strings, _FEW)
+            self._few[strings] = self.words(strings, max(_FEW, len(strings.only or ())))
         few = self._few[strings]
         if few is not None:
             if not few:
