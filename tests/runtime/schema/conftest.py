@@ -1,0 +1,31 @@
+"""A vocabulary of bytes, and whether a schema's grammar takes a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.suite_cases import byte_vocabulary, takes
+from treille.runtime.grammar import Vocabulary
+from treille.runtime.schema.compile import compile_json_schema
+
+Accepts = Callable[..., bool]
+
+
+@pytest.fixture(scope="session")
+def byte_vocab() -> Vocabulary:
+    """Every byte is a token by itself; 256 ends a text."""
+    return byte_vocabulary()
+
+
+@pytest.fixture(scope="session")
+def accepts(byte_vocab: Vocabulary) -> Accepts:
+    """`accepts(schema, text, **options)`: the verdict on a text (or bytes), its mask checked at each byte."""
+
+    def check(schema: Any, text: str | bytes, **options: Any) -> bool:
+        grammar = compile_json_schema(schema, byte_vocab, **options)
+        return takes(grammar, text.encode() if isinstance(text, str) else text)
+
+    return check
