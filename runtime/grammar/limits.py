@@ -26,6 +26,12 @@ class Budget:
         self._cancelled = cancelled
         self._deadline = time.thread_time() + seconds
 
+    def restart(self, seconds: float) -> None:
+        """Begins anew, for what is done later on, when somebody does wait for it."""
+        self._cancelled = None
+        self._seconds = seconds
+        self._deadline = time.thread_time() + seconds
+
     def check_time(self) -> None:
         """Raises `UnsupportedConstraint` when the time is up, `CompileCancelled` when nobody waits."""
         if self._cancelled is not None and self._cancelled():

@@ -14,6 +14,7 @@ from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.arena import MAX_COMPILE_SECONDS, grown
 from treille.runtime.grammar.build import NO_LEXER, empty_store
 from treille.runtime.grammar.classes import classes_of
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.slices import in_strings, symbols_of
 from treille.runtime.grammar.store import (
     ACCEPTS,
@@ -30,6 +31,7 @@ from treille.runtime.grammar.store import (
     Bytes,
     Flags,
     Int32s,
+    Store,
 )
 from treille.runtime.grammar.vocabulary import Vocabulary
 from treille.runtime.schema.languages import Languages
@@ -69,12 +71,12 @@ from treille.runtime.schema.machine.rows import (
     H_Y,
     LOW_COLUMN,
 )
+from treille.runtime.schema.machine.steps import MAX_CONFIGS
 from treille.runtime.schema.machine.walking import steps_on
 from treille.runtime.schema.tables import Tables
 
 _FIRST_STEPS = 1 << 16
 _ROOM = 2048  # numbers about what is suspected
-_ANY_LETTER = 0x7E  # see `states.is_free`
 NO_MACHINE = empty_machine()
 _NO_CLASSES = classes_of([])
 
@@ -85,10 +87,13 @@ class JsonArena:
     `start` is the state of the empty text. `room`: int32, what is suspected of a mask that was filled.
     """
 
-    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary) -> None:
+    def __init__(
+        self, tables: Tables, languages: Languages, vocab: Vocabulary, budget: Budget
+    ) -> None:
         self._tables = tables
+        self._budget = budget
         self._languages = languages
-        self._spine = empty_store(_NO_CLASSES, NO_LEXER, 0, num_nodes=512, num_states=64)
+        self._spine = empty_store(_NO_CLASSES, NO_LEXER, 0, num_nodes=4096, num_states=512)
         self._spine.facts[NUM_NODES] = EMPTY_TEXT + 1
         self._spine.nodes[: EMPTY_TEXT + 1] = 0
         self.seconds = MAX_COMPILE_SECONDS
@@ -101,21 +106,29 @@ class JsonArena:
         # What has an address in the machine must stay alive as long as it.
         self._kept = _of_vocabulary(vocab, symbols_of(languages.classes), self.room)
         place(self._machine, self._kept)
+        self._growing: dict[str, NDArray[Any]] = {}
+        self._placed: Store | None = None
+        self._placed_text: Store | None = None
         self._place()
         self.start = self.ask(START)
 
     def _place(self) -> None:
         """Notes where the arrays that grow lie now."""
-        spine, text = self._spine, self._languages.arena.store
         values, tables, literals = self._tables.arrays
-        self._growing = {
-            **{
+        found: dict[str, NDArray[Any]] = {"values": values, "tables": tables, "literals": literals}
+        if self._spine is not self._placed:
+            self._placed = spine = self._spine
+            found |= {
                 name: getattr(spine, name) for name in ("nodes", "buckets", "memo", "states", "rows", "facts")
-            },
-            **{f"text_{name}": getattr(text, name) for name in text._fields if name != "lexer"},
-            **{"values": values, "tables": tables, "literals": literals},
-        }
-        place(self._machine, self._growing)
+            }
+        text = self._languages.arena.store
+        if text is not self._placed_text:
+            self._placed_text = text
+            found |= {f"text_{name}": getattr(text, name) for name in text._fields if name != "lexer"}
+        known = self._growing
+        place(self._machine, {name: array for name, array in found.items() if known.get(name) is not array})
+        known |= found
+        self._facts, self._text_facts = self._spine.facts, text.facts
 
     @property
     def num_states(self) -> int:
@@ -156,19 +169,13 @@ class JsonArena:
         place(self._machine, {"out": out})
         return self.ask(FORCED, state)
 
-    def simplified(self, state: int) -> tuple[int, int | None]:
-        """A state without captured texts and long counts, and for how many characters it agrees (None: always)."""
+    def simplified(self, state: int) -> tuple[int, int | None, int]:
+        """A state without captured texts and long counts; for how many characters it agrees (None: always); and if it
+        is the state itself, the free state that it differs little from, or -1."""
         simple = self.ask(SIMPLIFIED, state)
-        agrees = int(self._spine.facts[AGREES])
-        return simple, None if agrees == MANY else agrees
-
-    def base(self, state: int) -> int:
-        """The free state that most characters lead to, or -1."""
-        return self.ask(BASE, state)
-
-    def is_free(self, state: int) -> bool:
-        """Whether any string may go on in a state."""
-        return int(self._spine.rows[state, _ANY_LETTER]) == state
+        facts = self._spine.facts
+        agrees = int(facts[AGREES])
+        return simple, None if agrees == MANY else agrees, int(facts[BASE])
 
     def moved(self, other: JsonArena, state: int) -> int:
         """The state of this arena that is the same as a state of another one of the same tables."""
@@ -182,7 +189,7 @@ class JsonArena:
         steps = _FIRST_STEPS
         started = 0.0
         while True:
-            facts, text_facts = self._spine.facts, self._languages.arena.store.facts
+            facts, text_facts = self._facts, self._text_facts
             facts[STEPS] = text_facts[STEPS] = steps
             result = ask(self._machine, other, what, x, y, z)
             if not facts[TROUBLE] and not text_facts[TROUBLE]:
@@ -196,6 +203,7 @@ class JsonArena:
                 raise UnsupportedConstraint("schema", "#", reason)
             if trouble == ASKED:
                 self._answer()
+                started = 0.0
             elif TOO_DEEP in (trouble, text_trouble):
                 raise UnsupportedConstraint("schema", "#", "a value may be too many things at once")
             elif trouble == FULL:
@@ -208,6 +216,8 @@ class JsonArena:
 
     def _answer(self) -> None:
         """Answers what the machine asked."""
+        if self.seconds != MAX_COMPILE_SECONDS:
+            self._budget.restart(MAX_COMPILE_SECONDS)
         head = self._tables.arrays[1]
         what, x, y = int(head[H_ASKED]), int(head[H_X]), int(head[H_Y])
         if what == ASK_VALUE:
@@ -260,4 +270,5 @@ def _of_vocabulary(vocab: Vocabulary, symbols: Flags, room: Int32s) -> dict[str,
         "suspects": room,
         "row": np.zeros(vocab.num_words, np.uint32),
         "out": np.zeros(1, np.uint8),
+        "configs": np.zeros(MAX_CONFIGS, np.int64),
     }

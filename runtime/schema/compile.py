@@ -42,4 +42,4 @@ def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budge
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)
     tables = Tables(sets, languages, options)
-    return SchemaGrammar(tables, languages, vocab)
+    return SchemaGrammar(tables, languages, vocab, budget)

@@ -6,6 +6,7 @@ import numpy as np
 
 from treille.runtime.grammar.arena import MAX_STEP_SECONDS
 from treille.runtime.grammar.grammar import Grammar, Mask
+from treille.runtime.grammar.limits import Budget
 from treille.runtime.grammar.store import Int32s
 from treille.runtime.grammar.vocabulary import Vocabulary
 from treille.runtime.schema.arena import JsonArena
@@ -19,7 +20,8 @@ class SchemaGrammar(Grammar):
 
     arena: JsonArena
 
-    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary) -> None:
+    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary, budget: Budget) -> None:
+        self._budget = budget
         self._tables = tables
         self._languages = languages
         self._suspects: dict[int, Int32s] = {}
@@ -28,7 +30,7 @@ class SchemaGrammar(Grammar):
 
     def _new_arena(self) -> JsonArena:
         self._suspects.clear()
-        return JsonArena(self._tables, self._languages, self.vocab)
+        return JsonArena(self._tables, self._languages, self.vocab, self._budget)
 
     def after_token(self, state: int, token_id: int) -> int:
         """The state of the current arena after a token that is text, or a negative number."""
@@ -36,9 +38,9 @@ class SchemaGrammar(Grammar):
 
     def _walked(self, state: int) -> Mask:
         arena = self.arena
-        simple, agrees = arena.simplified(state)
+        simple, agrees, base = arena.simplified(state)
         if simple == state:
-            return self._of_simple(state)
+            return self._of_simple(state, base)
         row = self.mask(simple)
         suspects = self._suspects.get(simple)
         self._looked[state] = self._looked[simple]
@@ -53,23 +55,16 @@ class SchemaGrammar(Grammar):
             arena.fill(LONG, state, agrees, row)
         return row
 
-    def _of_simple(self, state: int) -> Mask:
-        """The mask of a state without captured texts and long counts."""
-        arena = self.arena
-        if arena.is_free(state):
-            row = self._fresh_row(state)
-            self._looked[state] = arena.fill(FREE, state, 0, row)
-            self._keep_suspects(state, None)
+    def _of_simple(self, state: int, base: int) -> Mask:
+        """The mask of a state without captured texts and long counts; `base`: see `JsonArena.simplified`."""
+        if 0 <= base != state:
+            row = self.mask(base).copy()
+            self._looked[state] = self.arena.fill(DIFFERENCE, state, base, row)
+            self._keep_suspects(state, self._suspects.get(base))
             return row
-        base = arena.base(state)
-        if base < 0:
-            row = self._fresh_row(state)
-            self._looked[state] = arena.fill(WALK, state, 0, row)
-            self._keep_suspects(state, None)
-            return row
-        row = self.mask(base).copy()
-        self._looked[state] = arena.fill(DIFFERENCE, state, base, row)
-        self._keep_suspects(state, self._suspects.get(base))
+        row = self._fresh_row(state)
+        self._looked[state] = self.arena.fill(FREE if base == state else WALK, state, 0, row)
+        self._keep_suspects(state, None)
         return row
 
     def _keep_suspects(self, state: int, more: Int32s | None) -> None:

@@ -22,11 +22,12 @@ PLACES = fixed(1 << 16)
 # Where a gap is.
 ROOT, AFTER_OPEN, AFTER_COMMA, AFTER_COLON, BEFORE_COLON, AFTER_VALUE, AT_END = range(7)
 
-# Flexible white space: a few blanks; or, after at most two line ends, an indentation.
-MAX_BLANKS = fixed(4)
+# Flexible white space: one or two blanks; or at most two line ends, and an indentation after them. How far it has
+# come: blanks, or line ends (times `_LINES`), or blanks of the indentation past `_INDENT`.
+MAX_BLANKS = fixed(2)
 MAX_LINE_ENDS = fixed(2)
-MAX_INDENT = fixed(80)
-_LINES = fixed(128)
+MAX_INDENT = fixed(40)
+_LINES, _INDENT = fixed(128), fixed(1024)
 
 
 @inner
@@ -42,12 +43,13 @@ def gap_after(machine: Machine, gap: int, depth: int, byte: int) -> int:  # prag
         return int64(-1)
     if mode == FIXED:
         return int64(gap + 1 if _fixed_byte(machine, place, depth, done) == byte else -1)
-    lines, blanks = done // _LINES, done % _LINES
     if byte == 0x20 or byte == 0x09:
-        return int64(gap + 1 if blanks < (MAX_INDENT if lines else MAX_BLANKS) else -1)
-    if lines == MAX_LINE_ENDS:
-        return int64(-1)
-    return int64(place * PLACES + (lines + 1) * _LINES)
+        if done < _LINES:
+            return int64(gap + 1 if done < MAX_BLANKS else -1)
+        if done < _INDENT:
+            return int64(place * PLACES + _INDENT + 1)
+        return int64(gap + 1 if done < _INDENT + MAX_INDENT else -1)
+    return int64(gap + _LINES if done % _LINES == 0 and done < MAX_LINE_ENDS * _LINES else -1)
 
 
 @inner

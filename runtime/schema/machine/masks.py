@@ -69,21 +69,23 @@ def _clear(trie: Trie, row: Words, first: int, end: int) -> None:  # pragma: no 
 
 
 @inner
-def _suspected(suspects: Int32s, trie: Trie, node: int) -> None:  # pragma: no cover
-    """Notes the tokens at and below a node: [count, first and end in `token_ids`, ...]. Past the room for them, all
-    are noted as one."""
+def _suspected(machine: Machine, trie: Trie, node: int) -> None:  # pragma: no cover
+    """Notes the tokens at and below a node: [count, first and end in `token_ids`, ...], where those of `rests` come
+    after those of the trie itself. Past the room for them, all are noted as one."""
+    suspects, whole = suspects_of(machine), trie_of(machine)
     count = suspects[0]
     if 2 * count + 2 < len(suspects):
-        suspects[2 * count + 1] = trie.token_start[node]
-        suspects[2 * count + 2] = trie.token_start[trie.skip[node]]
+        shift = 0 if len(trie.byte) == len(whole.byte) else len(whole.token_ids)
+        suspects[2 * count + 1] = trie.token_start[node] + shift
+        suspects[2 * count + 2] = trie.token_start[trie.skip[node]] + shift
         suspects[0] = count + 1
     else:
-        suspects[0], suspects[1], suspects[2] = 1, 0, trie.token_start[len(trie.byte)]
+        suspects[0], suspects[1], suspects[2] = 1, 0, len(whole.token_ids)
 
 
 @inner
 def _walk(
-    machine: Machine, trie: Trie, state: int, skipped: int, stack: Int32s, row: Words, suspects: Int32s
+    machine: Machine, trie: Trie, state: int, skipped: int, stack: Int32s, row: Words
 ) -> int:  # pragma: no cover
     """Sets the bits of the tokens that may come; but for those below nodes that a slice of `skipped` covers. Returns
     how many bytes ahead it looked."""
@@ -108,7 +110,7 @@ def _walk(
         deepest = max(deepest, int64(depth))
         if following < 0:
             if following == SUSPECT:
-                _suspected(suspects, trie, node)
+                _suspected(machine, trie, node)
             node = int64(trie.skip[node])
             continue
         stack[depth] = following
@@ -126,7 +128,6 @@ def _walk_difference(
     stack: Int32s,
     base_stack: Int32s,
     row: Words,
-    suspects: Int32s,
 ) -> None:  # pragma: no cover
     """Makes a mask of `base` one of `state`: only where the two do not come to be the same is anything changed."""
     stack[0], base_stack[0] = state, base
@@ -141,7 +142,7 @@ def _walk_difference(
             return
         if following < 0 or following == other:
             if following == SUSPECT:
-                _suspected(suspects, trie, node)
+                _suspected(machine, trie, node)
             if following != other and other >= 0:
                 _clear(trie, row, trie.token_start[node], trie.token_start[trie.skip[node]])
             node = int64(trie.skip[node])
@@ -206,22 +207,24 @@ def fill(machine: Machine, what: int, state: int, x: int) -> int:  # pragma: no 
     if what == SUSPECTS:
         for index in range(suspects[0]):
             for place in range(suspects[2 * index + 1], suspects[2 * index + 2]):
-                _correct(machine, trie, state, int64(trie.token_ids[place]), row)
+                shift = len(trie.token_ids)
+                ids = trie.token_ids if place < shift else rests_of(machine).token_ids
+                _correct(machine, trie, state, int64(ids[place if place < shift else place - shift]), row)
         return int64(0)
     suspects[0] = 0
     slices, stack = slices_of(machine), stack_of(machine, int64(0))
     if what == DIFFERENCE:
-        _walk_difference(machine, trie, state, x, stack, stack_of(machine, int64(1)), row, suspects)
+        _walk_difference(machine, trie, state, x, stack, stack_of(machine, int64(1)), row)
         return int64(len(stack))
     if what == FREE:
         row |= slices.words[TEXT]
-        _walk(machine, rests_of(machine), state, int64(0), stack, row, suspects)
+        _walk(machine, rests_of(machine), state, int64(0), stack, row)
         return int64(len(stack))
     chosen = _slice_of(machine, state)
     if troubled(machine):
         return int64(0)
     if chosen < 0:
-        return _walk(machine, trie, state, int64(0), stack, row, suspects)
+        return _walk(machine, trie, state, int64(0), stack, row)
     row |= slices.words[chosen]
-    looked = _walk(machine, trie, state, int64(1) << chosen, stack, row, suspects)
+    looked = _walk(machine, trie, state, int64(1) << chosen, stack, row)
     return max(looked, int64(slices.longest[chosen]))

@@ -46,7 +46,7 @@ ARRAYS = (
     *("text_lattice", "text_below"),
     *("byte", "depth", "skip", "token_start", "token_ids", "covered", "data", "ends", "by_length"),
     *("rest_byte", "rest_depth", "rest_skip", "rest_start", "rest_ids", "rest_covered"),
-    *("words", "longest", "symbols", "safe", "stacks", "suspects", "row", "out"),
+    *("words", "longest", "symbols", "safe", "stacks", "suspects", "row", "out", "configs"),
 )
 _AT = {name: fixed(2 * index) for index, name in enumerate(ARRAYS)}
 _LATTICE_COLUMNS, _NODE_COLUMNS, _STATE_COLUMNS, _VALUE_COLUMNS = 65, 7, 6, 6
@@ -77,7 +77,7 @@ def place(machine: Machine, arrays: Mapping[str, NDArray[Any]]) -> None:
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} does not lie in one piece")
         at = int(_AT[name])
-        machine[at], machine[at + 1] = array.ctypes.data, len(array)
+        machine[at], machine[at + 1] = array.__array_interface__["data"][0], len(array)
 
 
 @intrinsic
@@ -292,6 +292,15 @@ def row_to_fill(m: Machine) -> NDArray[np.uint32]:  # pragma: no cover
 def out_of(m: Machine) -> Bytes:  # pragma: no cover
     """uint8: where bytes are written to."""
     return carray(_pointer(m[_OUT]), (m[_OUT + 1],), np.uint8)
+
+
+_CONFIGS = _AT["configs"]
+
+
+@inner
+def configs_of(m: Machine) -> Int64s:  # pragma: no cover
+    """int64 [MAX_CONFIGS]: how many configurations a step has led to, and they."""
+    return carray(_pointer(m[_CONFIGS]), (m[_CONFIGS + 1],), np.int64)
 
 
 @inner

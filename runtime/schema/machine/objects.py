@@ -126,11 +126,58 @@ def _marks_missing(machine: Machine, frame: int, more: int) -> int:  # pragma: n
 
 
 @inner
+def _is_small(machine: Machine, template: int) -> bool:  # pragma: no cover
+    """Whether a frame needs but one number to tell which keys were seen, and nothing is to be counted but them."""
+    tables = tables_of(machine)
+    return (
+        tables[template + O_NUM_WORDS] == 1
+        and not tables[template + O_HAS_IMPLIED]
+        and tables[template + O_NUM_EXISTS] == 0
+        and tables[template + O_LOW] == 0
+    )
+
+
+@inner
+def _small_fits(machine: Machine, frame: int, key: int) -> bool:  # pragma: no cover
+    """Whether a small frame may have one more key: `key` of its own, or one of a region, if that is -1."""
+    tables, row = tables_of(machine), nodes_of(machine)[frame]
+    template = row[A_COLUMN]
+    seen = int64(0)
+    if row[B_COLUMN] != NONE:
+        seen = int64(nodes_of(machine)[row[B_COLUMN], A_COLUMN])
+    missing = int64(tables[tables[template + O_REQUIRED]]) & ~seen
+    num_declared = int64(tables[template + O_NUM_DECLARED])
+    place = num_declared
+    if key >= 0:
+        bit = int64(1) << key
+        if not tables[tables[template + O_USABLE]] & bit or seen & bit:
+            return False
+        missing &= ~bit
+        place = min(int64(key), num_declared)
+    if tables[H_ORDER] != 0:
+        if 0 <= key < num_declared and key < row[LOW_COLUMN] % COUNTED:
+            return False
+        # What must come still is declared later, or nowhere.
+        if missing & ((int64(1) << place) - 1):
+            return False
+    high = tables[template + O_HIGH]
+    if high == NO_END:
+        return True
+    least = row[LOW_COLUMN] // COUNTED + 1
+    while missing:
+        missing &= missing - 1
+        least += 1
+    return least <= high
+
+
+@inner
 def key_allowed(machine: Machine, frame: int, key: int) -> bool:  # pragma: no cover
     """Whether this key may come next."""
     tables = tables_of(machine)
     row = nodes_of(machine)[frame]
     template = row[A_COLUMN]
+    if _is_small(machine, template):
+        return _small_fits(machine, frame, key)
     word, bit = key // BITS, int64(1) << (key % BITS)
     if not tables[tables[template + O_USABLE] + word] & bit:
         return False
@@ -183,6 +230,8 @@ def others_allowed(machine: Machine, frame: int, marks: int) -> bool:  # pragma:
     template = nodes_of(machine)[frame, A_COLUMN]
     if not tables[template + O_HAS_REGIONS]:
         return False
+    if _is_small(machine, template):
+        return _small_fits(machine, frame, int64(-1))
     seen = _seen(machine, frame)
     missing = _missing(machine, template, seen)
     num_declared = tables[template + O_NUM_DECLARED]

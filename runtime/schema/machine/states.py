@@ -24,6 +24,7 @@ from treille.runtime.grammar.store import (
     TRACKERS,
     TROUBLE,
     WHOLE,
+    Int32s,
     Int64s,
     inner,
     int64,
@@ -32,8 +33,8 @@ from treille.runtime.schema.machine import gaps
 from treille.runtime.schema.machine.languages import text_widened
 from treille.runtime.schema.machine.memory import (
     Machine,
+    configs_of,
     facts_of,
-    literals_of,
     nodes_of,
     row_of,
     rows_of,
@@ -43,19 +44,23 @@ from treille.runtime.schema.machine.memory import (
     text_nodes_of,
     text_states_of,
     troubled,
+    values_of,
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
     ARRAY,
     B_COLUMN,
+    COLON_AT,
     CONFIG,
     EMPTY_TEXT,
     ENDED,
     EXTRA,
+    FOLLOWED,
     H_GAPS,
     H_SUSPECT,
     HIGH_COLUMN,
     ITEMS,
+    KEY_AT,
     LIST,
     LITERAL_AT,
     LOW_COLUMN,
@@ -63,19 +68,28 @@ from treille.runtime.schema.machine.rows import (
     NOT_ASKED,
     NOWHERE,
     NUMBER_AT,
+    OBJECT,
+    OPENED,
     PUSHED,
     REGION_AT,
     STATE,
     SUSPECT,
     UNKNOWN,
+    V_ARRAYS,
+    V_KNOWN,
+    V_NUMBERS,
+    V_OBJECTS,
+    V_STRINGS,
+    V_WORDS,
+    VALUE_AT,
     WORD_AT,
 )
-from treille.runtime.schema.machine.steps import MAX_CONFIGS, go_on, number_ends
-from treille.runtime.schema.machine.words import word_byte
+from treille.runtime.schema.machine.steps import go_on, number_ends
+from treille.runtime.schema.machine.texts import byte_of, first_at_least
+from treille.runtime.schema.machine.words import NUM_SYMBOLS, number_symbol, word_byte
 
 TWIN = TRACKERS  # the column of a state for the one without captured texts; -1: not known yet
 _QUOTE, _BACKSLASH = 0x22, 0x5C
-_FEW_LITERALS = 8
 
 
 @inner
@@ -103,9 +117,11 @@ def state_of_configs(machine: Machine, configs: Int64s) -> int:  # pragma: no co
     nodes_of(machine)[key, STATE_AT] = state
     row = states_of(machine)[state]
     row[:] = 0
-    row[NODE], row[STATUS], row[TWIN] = node, LIVE, -1
+    row[NODE], row[STATUS], row[TWIN] = node, LIVE, state
     one = node
     while one != NONE:
+        if nodes_of(machine)[nodes_of(machine)[one, A_COLUMN], LOW_COLUMN] != NONE:
+            row[TWIN] = -1
         if _may_end(machine, int64(nodes_of(machine)[one, A_COLUMN])):
             row[STATUS] = LIVE | ACCEPTS
         one = nodes_of(machine)[one, B_COLUMN]
@@ -126,6 +142,21 @@ def _may_end(machine: Machine, config: int) -> bool:  # pragma: no cover
 
 
 @inner
+def mark_next_bytes(machine: Machine, row: Int32s, place: int) -> None:  # pragma: no cover
+    """Marks the bytes that some literal goes on with."""
+    literal = nodes_of(machine)[place]
+    table, low, high, depth = literal[A_COLUMN], literal[B_COLUMN], literal[LOW_COLUMN], literal[HIGH_COLUMN]
+    byte = int64(0)
+    while byte < 256:
+        low = first_at_least(machine, table, low, high, depth, byte)
+        if low == high:
+            break
+        byte = byte_of(machine, table, low, depth)
+        row[byte] = NOT_ASKED
+        byte += 1
+
+
+@inner
 def _prepare_row(machine: Machine, state: int, node: int) -> None:  # pragma: no cover
     """Fills in the bytes that lead nowhere for sure, and where a free string leads to itself."""
     nodes = nodes_of(machine)
@@ -137,16 +168,11 @@ def _prepare_row(machine: Machine, state: int, node: int) -> None:  # pragma: no
         place, escape = nodes[config, A_COLUMN], nodes[config, HIGH_COLUMN]
         kind = nodes[place, 0]
         if kind == REGION_AT or kind == LITERAL_AT:
-            few = kind == LITERAL_AT and nodes[place, LOW_COLUMN] - nodes[place, B_COLUMN] <= _FEW_LITERALS
             if escape != 0:
                 row[0x21:0x7B] = NOT_ASKED
-            elif few:
+            elif kind == LITERAL_AT:
                 row[_QUOTE], row[_BACKSLASH] = NOT_ASKED, NOT_ASKED
-                ends = tables_of(machine)[nodes[place, A_COLUMN] + 2]
-                for literal in range(nodes[place, B_COLUMN], nodes[place, LOW_COLUMN]):
-                    at = tables_of(machine)[ends + literal] + nodes[place, HIGH_COLUMN]
-                    if at < tables_of(machine)[ends + literal + 1]:
-                        row[literals_of(machine)[at]] = NOT_ASKED
+                mark_next_bytes(machine, row, place)
             else:
                 row[0x20:] = NOT_ASKED
                 if alone and _is_free(machine, config):
@@ -154,16 +180,58 @@ def _prepare_row(machine: Machine, state: int, node: int) -> None:  # pragma: no
                     row[_QUOTE], row[_BACKSLASH] = NOT_ASKED, NOT_ASKED
         elif kind == WORD_AT:
             row[word_byte(nodes[place, A_COLUMN], nodes[place, B_COLUMN])] = NOT_ASKED
-        elif kind == NUMBER_AT:
-            row[:0x3A] = NOT_ASKED
-            row[0x45], row[0x65], row[0x5D], row[0x7D] = NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED
-        elif kind != ENDED or tables_of(machine)[H_GAPS] == gaps.ANY:
-            row[:0x7F] = NOT_ASKED
-            row[0x00:0x09], row[0x0E:0x20] = NOWHERE, NOWHERE
-            row[0x3B:0x5B], row[0x67:0x6E] = NOWHERE, NOWHERE
-            if tables_of(machine)[H_GAPS] == gaps.COMPACT:
-                row[:0x21] = NOWHERE
+        else:
+            _mark_first_bytes(machine, row, place, int64(nodes[config, B_COLUMN]))
         node = nodes[node, B_COLUMN]
+
+
+@inner
+def _mark_first_bytes(machine: Machine, row: Int32s, place: int, stack: int) -> None:  # pragma: no cover
+    """Marks the bytes that may follow a place outside of strings."""
+    nodes, tables = nodes_of(machine), tables_of(machine)
+    kind, a = nodes[place, 0], int64(nodes[place, A_COLUMN])
+    spaced = tables[H_GAPS] != gaps.COMPACT
+    is_object = stack != NONE and nodes[nodes[stack, A_COLUMN], 0] == OBJECT
+    if kind == NUMBER_AT:
+        at = a + 1 + nodes[place, B_COLUMN] * NUM_SYMBOLS
+        for byte in range(0x2B, 0x66):
+            symbol = number_symbol(byte)
+            if symbol >= 0 and tables[at + symbol] >= 0:
+                row[byte] = NOT_ASKED
+        if not number_ends(machine, a, int64(nodes[place, B_COLUMN])):
+            return
+        kind = int64(FOLLOWED if stack != NONE else ENDED)
+    if spaced:
+        row[0x09], row[0x0A], row[0x0D], row[0x20] = NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED
+    if kind == FOLLOWED:
+        row[0x2C] = NOT_ASKED
+        row[0x7D if is_object else 0x5D] = NOT_ASKED
+    elif kind == COLON_AT:
+        row[0x3A] = NOT_ASKED
+    elif kind == KEY_AT or (kind == OPENED and is_object):
+        row[_QUOTE] = NOT_ASKED
+        if kind == OPENED:
+            row[0x7D] = NOT_ASKED
+    elif kind == OPENED or kind == VALUE_AT:
+        if kind == OPENED:
+            row[0x5D] = NOT_ASKED
+        known = kind == VALUE_AT and values_of(machine)[a, V_KNOWN] != 0
+        for byte in (0x22, 0x2D, 0x5B, 0x66, 0x6E, 0x74, 0x7B):
+            row[byte] = NOT_ASKED
+        row[0x30:0x3A] = NOT_ASKED
+        if known:
+            value = values_of(machine)[a]
+            if not value[V_NUMBERS]:
+                row[0x2D] = NOWHERE
+                row[0x30:0x3A] = NOWHERE
+            if not value[V_STRINGS]:
+                row[_QUOTE] = NOWHERE
+            if not tables[value[V_OBJECTS]]:
+                row[0x7B] = NOWHERE
+            if not tables[value[V_ARRAYS]]:
+                row[0x5B] = NOWHERE
+            if not value[V_WORDS]:
+                row[0x66], row[0x6E], row[0x74] = NOWHERE, NOWHERE, NOWHERE
 
 
 @inner
@@ -189,7 +257,7 @@ def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no co
     known = int64(rows_of(machine)[state, byte])
     if known != NOT_ASKED:
         return known
-    out = np.empty(MAX_CONFIGS, np.int64)
+    out = configs_of(machine)
     out[0] = 0
     tables_of(machine)[H_SUSPECT] = 0
     node = int64(states_of(machine)[state, NODE])

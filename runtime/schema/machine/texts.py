@@ -48,7 +48,7 @@ _MANY_LAYERS = 10_000
 
 
 @inner
-def _byte_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # pragma: no cover
+def byte_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # pragma: no cover
     """Byte `depth` of a literal, or -1 past its end."""
     ends = tables_of(machine)[table + T_ENDS]
     first, end = tables_of(machine)[ends + literal], tables_of(machine)[ends + literal + 1]
@@ -56,13 +56,13 @@ def _byte_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # 
 
 
 @inner
-def _first_at_least(
+def first_at_least(
     machine: Machine, table: int, low: int, high: int, depth: int, byte: int
 ) -> int:  # pragma: no cover
     """The first of literals `low` to `high`, all the same up to `depth`, whose byte there is not below `byte`."""
     while low < high:
         middle = (low + high) // 2
-        if _byte_of(machine, table, middle, depth) < byte:
+        if byte_of(machine, table, middle, depth) < byte:
             low = middle + 1
         else:
             high = middle
@@ -74,8 +74,8 @@ def narrowed(machine: Machine, place: int, byte: int) -> int:  # pragma: no cove
     """The place among literals one byte further, or -1."""
     row = nodes_of(machine)[place]
     table, low, high, depth = row[A_COLUMN], row[B_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
-    low = _first_at_least(machine, table, low, high, depth, byte)
-    high = _first_at_least(machine, table, low, high, depth, byte + 1)
+    low = first_at_least(machine, table, low, high, depth, byte)
+    high = first_at_least(machine, table, low, high, depth, byte + 1)
     if low == high:
         return int64(-1)
     return row_of(machine, LITERAL_AT, table, low, high, depth + 1)
@@ -85,7 +85,7 @@ def narrowed(machine: Machine, place: int, byte: int) -> int:  # pragma: no cove
 def exact_literal(machine: Machine, place: int) -> int:  # pragma: no cover
     """The literal that the text so far is, or -1."""
     row = nodes_of(machine)[place]
-    whole = _byte_of(machine, row[A_COLUMN], row[B_COLUMN], row[HIGH_COLUMN]) < 0
+    whole = byte_of(machine, row[A_COLUMN], row[B_COLUMN], row[HIGH_COLUMN]) < 0
     return int64(row[B_COLUMN] if whole else -1)
 
 
@@ -217,13 +217,13 @@ def _accepts_rest(
     machine: Machine, state: int, table: int, literal: int, depth: int
 ) -> bool:  # pragma: no cover
     """Whether the rest of a literal leads from a state to acceptance."""
-    byte = _byte_of(machine, table, literal, depth)
+    byte = byte_of(machine, table, literal, depth)
     while byte >= 0:
         state = text_after(machine, state, byte)
         if state < 0:
             return False
         depth += 1
-        byte = _byte_of(machine, table, literal, depth)
+        byte = byte_of(machine, table, literal, depth)
     return (text_states_of(machine)[state, STATUS] & ACCEPTS) != 0
 
 
@@ -310,13 +310,13 @@ def region_accepts(machine: Machine, place: int) -> bool:  # pragma: no cover
 @inner
 def _point_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # pragma: no cover
     """The code point of a literal's character at byte `depth`, or -1 past its end."""
-    byte = _byte_of(machine, table, literal, depth)
+    byte = byte_of(machine, table, literal, depth)
     if byte < 0x80:
         return byte
     size = 1 if byte < 0xE0 else (2 if byte < 0xF0 else 3)
     point = byte & (0x3F >> size)
     for index in range(size):
-        point = (point << 6) | (_byte_of(machine, table, literal, depth + 1 + index) & 0x3F)
+        point = (point << 6) | (byte_of(machine, table, literal, depth + 1 + index) & 0x3F)
     return int64(point)
 
 

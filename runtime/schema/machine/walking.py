@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import cfunc, types
 
-from treille.runtime.grammar.store import ACCEPTS, MIDDLE, NODE, STATUS, WHOLE, Bytes, inner, int64
+from treille.runtime.grammar.store import ACCEPTS, MIDDLE, NODE, STATUS, TRACKERS, WHOLE, Bytes, inner, int64
 from treille.runtime.schema.machine import gaps
 from treille.runtime.schema.machine.memory import (
     SELF,
@@ -32,8 +32,10 @@ from treille.runtime.schema.machine.rows import (
     A_COLUMN,
     B_COLUMN,
     CONFIG,
+    EMPTY_TEXT,
     H_ROOT,
     HIGH_COLUMN,
+    LITERAL_AT,
     LOW_COLUMN,
     NONE,
     NOT_ASKED,
@@ -42,7 +44,7 @@ from treille.runtime.schema.machine.rows import (
     SUSPECT,
     VALUE_AT,
 )
-from treille.runtime.schema.machine.states import after_byte, state_of_configs, twin_of
+from treille.runtime.schema.machine.states import TWIN, after_byte, mark_next_bytes, state_of_configs, twin_of
 
 
 @inner
@@ -75,22 +77,57 @@ def base_of(machine: Machine, state: int) -> int:  # pragma: no cover
     """The free state that most characters lead to from a state within a string, or -1."""
     nodes = nodes_of(machine)
     node = states_of(machine)[state, NODE]
-    within = False
+    region = int64(-1)
     while node != NONE:
         config = nodes[node, A_COLUMN]
         row = nodes[nodes[config, A_COLUMN]]
-        if row[0] == REGION_AT and nodes[config, HIGH_COLUMN] == 0:
+        if row[0] == REGION_AT:
+            if region >= 0 or nodes[config, HIGH_COLUMN] != 0:
+                return int64(-1)
+            region = int64(nodes[config, A_COLUMN])
             text = text_states_of(machine)[row[LOW_COLUMN]]
-            within = within or (text[NODE] == text_facts_of(machine)[WHOLE] and text[MIDDLE] < 0)
+            if text[NODE] != text_facts_of(machine)[WHOLE] or text[TRACKERS] != 0 or text[MIDDLE] >= 0:
+                return int64(-1)
+        elif row[0] != LITERAL_AT or nodes[config, HIGH_COLUMN] != 0:
+            return int64(-1)
         node = nodes[node, B_COLUMN]
-    if within:
-        for byte in (0x7E, 0x51, 0x7A, 0x20, 0x35, 0x3C):
-            following = stepped(machine, state, int64(byte))
-            if following >= 0:
-                following = twin_of(machine, following)
-                if is_free(machine, following):
-                    return following
-    return int64(-1)
+    if region < 0:
+        return int64(-1)
+    # The bytes with which nothing but the region goes on.
+    marked = np.zeros(256, np.int32)
+    node = states_of(machine)[state, NODE]
+    while node != NONE:
+        place = int64(nodes[nodes[node, A_COLUMN], A_COLUMN])
+        if nodes[place, 0] == LITERAL_AT:
+            mark_next_bytes(machine, marked, place)
+        node = nodes[node, B_COLUMN]
+    extra = nodes[region, HIGH_COLUMN]
+    if extra != NONE:
+        if nodes[extra, A_COLUMN] != NONE:
+            mark_next_bytes(machine, marked, int64(nodes[extra, A_COLUMN]))
+        other = nodes[extra, B_COLUMN]
+        while other != NONE:
+            if nodes[other, A_COLUMN] > EMPTY_TEXT:
+                marked[nodes[nodes[other, A_COLUMN], A_COLUMN]] = NOT_ASKED
+            other = nodes[other, B_COLUMN]
+    marked[0x22], marked[0x5C] = NOT_ASKED, NOT_ASKED
+    probe = int64(0x7E)
+    while probe >= 0x20 and marked[probe] != 0:
+        probe -= 1
+    if probe < 0x20:
+        return int64(-1)
+    free = stepped(machine, state, probe)
+    if free < 0 or troubled(machine):
+        return int64(-1)
+    free = twin_of(machine, free)
+    if not is_free(machine, free):
+        return int64(-1)
+    rows = rows_of(machine)
+    if states_of(machine)[state, TWIN] == state:
+        for byte in range(0x20, 256):
+            if marked[byte] == 0 and rows[state, byte] == NOT_ASKED:
+                rows[state, byte] = rows[free, byte]
+    return free
 
 
 @inner
