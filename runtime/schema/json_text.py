@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from treille.runtime.schema.values import to_exact
 
@@ -15,14 +15,15 @@ Json: TypeAlias = Any
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPED_AS_WELL = {"/": "\\/"}
+_MAX_PLAIN = 400  # digits of a number that is written without an exponent
 _SPACES = ("", "", " ", "\n", "\t", "\r", "\n  ")
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """How a value is written. With `rng`, what is asked for varies: `escapes` that nobody needs (\\u0041),
-    other ways to write a number (1.0, 10e-1 for 1), `whitespace`, the `order` of keys. `spaced`: a space
-    after each comma and colon, as Python's json has it."""
+    `numbers` with zeros at the end (1.0 for 1), `whitespace`, the `order` of keys. `spaced`: a space after
+    each comma and colon, as Python's json has it."""
 
     rng: random.Random | None = None
     escapes: bool = False
@@ -99,22 +100,16 @@ def _plain(value: Json, spelling: Spelling | None = None) -> str:
 
 
 def _other_number(number: Decimal, rng: random.Random) -> str:
-    """One of the texts that say the same number: with zeros at the end, with an exponent."""
+    """The number without an exponent, if it is not too long, and now and then with zeros at the end."""
     sign, digits, exponent = number.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0") or "0"
-    exponent = cast(int, exponent)
-    more = rng.choice((0, 0, 1, 2))
-    text, exponent = text + "0" * more, exponent - more
-    shift = rng.choice((0, 0, -1, 1, 2, exponent))
-    places = shift - exponent  # digits after the point
-    if not 0 <= places <= 400:
-        shift, places = exponent, 0
+    if not isinstance(exponent, int) or abs(number.adjusted()) > _MAX_PLAIN:
+        return str(number)
+    text = "".join(map(str, digits)) + "0" * max(0, exponent)
+    places = max(0, -exponent)
     text = text.rjust(places + 1, "0")
-    whole = text[: len(text) - places].lstrip("0") or "0"
-    spelled = whole + ("." + text[len(text) - places :] if places else "")
-    if shift or rng.random() < 0.2:
-        spelled += rng.choice("eE") + ("-" if shift < 0 else rng.choice(("", "+"))) + str(abs(shift))
-    return "-" * sign + spelled
+    whole, fraction = text[: len(text) - places].lstrip("0") or "0", text[len(text) - places :]
+    fraction += "0" * rng.choice((0, 0, 1, 2))
+    return "-" * sign + whole + ("." + fraction if fraction else "")
 
 
 Members = Callable[[Mapping[str, Json]], Sequence[tuple[str, Json]]]

@@ -32,6 +32,9 @@ VALUES: list[Any] = [
 ]
 
 
+ALONE = (None, True, "", VALUES[9])  # what has one spelling here
+
+
 def read(text: str) -> Any:
     return json.loads(text, parse_float=Decimal, parse_int=lambda digits: int(Decimal(digits)))
 
@@ -45,7 +48,7 @@ def test_every_spelling_reads_as_the_value(value: Any) -> None:
         text = dumps(value, rng, escapes=True, numbers=True, whitespace=True, order=True)
         assert canonical(read(text)) == canonical(value)
         texts.add(text)
-    assert len(texts) > 1 or value is None or isinstance(value, bool) or value == ""
+    assert len(texts) > 1 or any(value is one for one in ALONE)
 
 
 def test_what_is_not_asked_for_does_not_vary() -> None:
