@@ -65,10 +65,6 @@ def _all() -> tuple[_Slice, ...]:
     return tuple(found)
 
 
-TEXT_SLICE = 2
-"""The slice of what may stand in a JSON string as it is."""
-
-
 @cache
 def in_strings() -> Flags:
     """bool [num_slices]: whether the characters of a slice may stand in a JSON string as they are."""

@@ -26,6 +26,12 @@ _STRING_TEXT = re.compile(
     rb"(?:[\x20!#-\[\]-\x7f]+|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
     rb"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*"
 )
+# The beginning of a character in UTF-8.
+_PART_OF_CHARACTER = re.compile(
+    rb"[\xc2-\xf4]|\xe0[\xa0-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]|\xed[\x80-\x9f]"
+    rb"|(?:\xf0[\x90-\xbf]|[\xf1-\xf3][\x80-\xbf]|\xf4[\x80-\x8f])[\x80-\xbf]?"
+)
+_ENDS_BEHIND_ESCAPE = re.compile(rb'[^"\\]*\\.[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class Vocabulary:
@@ -115,13 +121,38 @@ class Vocabulary:
 
     @cached_property
     def rests(self) -> Trie:
-        """The trie of what stands behind the text of the tokens that are not all text of JSON strings: from the first
-        character that ends or escapes in one, or is not whole."""
-        rests: list[bytes | None] = []
-        for spelling in self.tokens:
+        """The trie of what stands behind the text of tokens that go on with the end of a JSON string, or an escape."""
+        return build_trie(self._texts_and_rests[1])
+
+    @cached_property
+    def text_words(self) -> NDArray[np.uint32]:
+        """The mask of the tokens that may stand in a JSON string as they are, the last character perhaps not whole."""
+        row = np.zeros(self.num_words, np.uint32)
+        ids = np.array(self._texts_and_rests[0], np.int64)
+        np.bitwise_or.at(row, ids >> 5, np.uint32(1) << (ids & 31).astype(np.uint32))
+        return row
+
+    @cached_property
+    def mixed_ids(self) -> NDArray[np.int64]:
+        """The tokens that have an escape of a JSON string and, behind it, a quote that may end one."""
+        rests = self._texts_and_rests[1]
+        found = [token_id for token_id, rest in enumerate(rests) if rest and _ENDS_BEHIND_ESCAPE.match(rest)]
+        return np.array(found, np.int64)
+
+    @cached_property
+    def _texts_and_rests(self) -> tuple[list[int], list[bytes | None]]:
+        texts: list[int] = []
+        rests: list[bytes | None] = [None] * len(self.tokens)
+        for token_id, spelling in enumerate(self.tokens):
             text = _STRING_TEXT.match(spelling) if spelling is not None else None
-            rests.append(None if spelling is None or text is None else spelling[text.end() :])
-        return build_trie(rests)
+            if spelling is None or text is None:
+                continue
+            rest = spelling[text.end() :]
+            if not rest or _PART_OF_CHARACTER.fullmatch(rest):
+                texts.append(token_id)
+            elif rest[0] in b'"\\':
+                rests[token_id] = rest
+        return texts, rests
 
     @cached_property
     def _slices_and_bits(self) -> tuple[Slices, NDArray[np.uint32]]:

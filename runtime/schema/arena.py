@@ -76,6 +76,7 @@ from treille.runtime.schema.machine.walking import steps_on
 from treille.runtime.schema.tables import Tables
 
 _FIRST_STEPS = 1 << 16
+_EAGER_REGIONS = 256  # string languages that are begun at once
 _ROOM = 2048  # numbers about what is suspected
 NO_MACHINE = empty_machine()
 _NO_CLASSES = classes_of([])
@@ -111,6 +112,8 @@ class JsonArena:
         self._placed_text: Store | None = None
         self._place()
         self.start = self.ask(START)
+        for number in range(min(len(tables.strings), _EAGER_REGIONS)):
+            self._find_region(number)
 
     def _place(self) -> None:
         """Notes where the arrays that grow lie now."""
@@ -223,12 +226,7 @@ class JsonArena:
         if what == ASK_VALUE:
             self._tables.work_out(x)
         elif what == ASK_REGION:
-            strings = self._tables.strings[x]
-            state = self._languages.start(strings)
-            if state < 0:
-                state = self.ask(TEXT_STATE, int(self._languages.arena.store.facts[WHOLE]))
-            self._place()
-            self.ask(NOTE, -2 - x, 0, state)
+            self._find_region(x)
         elif what == ASK_ITEM:
             row = self._spine.nodes[x]
             items = self._spine.nodes[row[B_COLUMN]]
@@ -241,6 +239,14 @@ class JsonArena:
             self.ask(NOTE, x, y, seen)
         else:
             raise RuntimeError(f"the machine asked {what}")
+
+    def _find_region(self, number: int) -> None:
+        """Notes where a string language begins."""
+        state = self._languages.start(self._tables.strings[number])
+        self._place()
+        if state < 0:
+            state = self.ask(TEXT_STATE, int(self._text_facts[WHOLE]))
+        self.ask(NOTE, -2 - number, 0, state)
 
     def _captured(self, node: int, mark: int) -> bytes:
         """The captured text from a mark on."""
@@ -263,6 +269,8 @@ def _of_vocabulary(vocab: Vocabulary, symbols: Flags, room: Int32s) -> dict[str,
         "rest_start": rests.token_start,
         "rest_ids": rests.token_ids,
         "words": slices.words,
+        "texts": vocab.text_words,
+        "mixed": vocab.mixed_ids,
         "longest": slices.longest,
         "symbols": symbols,
         "safe": in_strings(),

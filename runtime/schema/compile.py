@@ -42,4 +42,5 @@ def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budge
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)
     tables = Tables(sets, languages, options)
+    tables.work_out_all()
     return SchemaGrammar(tables, languages, vocab, budget)

@@ -138,6 +138,14 @@ class Tables:
                 self._values[row:] = 0
         return row
 
+    def work_out_all(self) -> None:
+        """Works out every set that the root leads to, so that nothing can turn out to be unsupported later on."""
+        row = 0
+        while row < len(self._set_of):
+            if not self._values[row, V_KNOWN]:
+                self.work_out(row)
+            row += 1
+
     def work_out(self, row: int) -> None:
         """Fills in a row of `values`. Raises `UnsupportedConstraint`."""
         number = self._set_of[row]

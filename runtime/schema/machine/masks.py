@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from treille.runtime.grammar.masks import Trie, Words
-from treille.runtime.grammar.slices import TEXT_SLICE
-from treille.runtime.grammar.store import MIDDLE, NODE, Int32s, inner, int64
+from treille.runtime.grammar.store import MIDDLE, NODE, inner, int64
+from treille.runtime.schema.machine.gaps import gap_after
 from treille.runtime.schema.machine.languages import slice_allowed
 from treille.runtime.schema.machine.memory import (
     Machine,
+    mixed_of,
     nodes_of,
     rests_of,
     row_to_fill,
@@ -24,25 +25,29 @@ from treille.runtime.schema.machine.memory import (
     states_of,
     suspects_of,
     text_states_of,
+    texts_of,
     trie_of,
     troubled,
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
     B_COLUMN,
+    EMPTY_TEXT,
     HIGH_COLUMN,
     LOW_COLUMN,
     NONE,
     NOT_ASKED,
+    NOWHERE,
     REGION_AT,
     SUSPECT,
 )
-from treille.runtime.schema.machine.states import twin_of
-from treille.runtime.schema.machine.walking import after_bytes, stepped
+from treille.runtime.schema.machine.states import GAP, TWIN, twin_of
+from treille.runtime.schema.machine.texts import byte_of
+from treille.runtime.schema.machine.walking import after_bytes, base_of, stepped
 
 # What `fill` is to do.
 WALK, FREE, DIFFERENCE, LONG, SUSPECTS = range(5)
-TEXT = int(TEXT_SLICE)
+_QUOTE = 0x22
 
 
 @inner
@@ -51,7 +56,11 @@ def _step(machine: Machine, state: int, byte: int) -> int:  # pragma: no cover
     following = stepped(machine, state, byte)
     if following < 0:
         return following
-    return twin_of(machine, following)
+    following = twin_of(machine, following)
+    if not troubled(machine) and rows_of(machine)[following, 0x7E] == NOT_ASKED:
+        # Within a string that is nearly free: most bytes are answered at once.
+        base_of(machine, following)
+    return following
 
 
 @inner
@@ -85,71 +94,117 @@ def _suspected(machine: Machine, trie: Trie, node: int) -> None:  # pragma: no c
 
 @inner
 def _walk(
-    machine: Machine, trie: Trie, state: int, skipped: int, stack: Int32s, row: Words
+    machine: Machine, trie: Trie, first: int, end: int, state: int, skipped: int, row: Words
 ) -> int:  # pragma: no cover
-    """Sets the bits of the tokens that may come; but for those below nodes that a slice of `skipped` covers. Returns
-    how many bytes ahead it looked."""
-    rows = rows_of(machine)
-    states = states_of(machine)
+    """Makes the bits right of the tokens at the nodes from `first` to `end`, where `state` is that of the node that they
+    lie below; but for those below nodes that a slice of `skipped` covers. Returns how many bytes ahead it looked.
+
+    White space between two tokens of a JSON text makes no states of its own here: only how much of it there was
+    is followed, since what may come behind it is the same.
+    """
+    rows, states = rows_of(machine), states_of(machine)
+    stack, spaces = stack_of(machine, int64(0)), stack_of(machine, int64(1))
     bit = np.uint32(skipped)
     deepest = int64(0)
-    stack[0] = state
-    node = int64(0)
-    num_nodes = len(trie.byte)
-    while node < num_nodes:
+    node = int64(first)
+    above = int64(trie.depth[node] - 1) if first < end else int64(0)
+    stack[above], spaces[above] = state, states[state, GAP]
+    while node < end:
         if trie.covered[node] & bit:
             node = int64(trie.skip[node])
             continue
-        depth = trie.depth[node]
+        depth, byte = trie.depth[node], int64(trie.byte[node])
         above = int64(stack[depth - 1])
-        following = int64(rows[above, trie.byte[node]])
-        if following == NOT_ASKED or (following >= 0 and states[following, 1] != following):
-            following = _step(machine, above, int64(trie.byte[node]))
-            if troubled(machine):
-                return deepest
         deepest = max(deepest, int64(depth))
+        space = int64(spaces[depth - 1])
+        if space and (byte == 0x20 or byte == 0x0A or byte == 0x0D or byte == 0x09):
+            space = gap_after(machine, space, int64(0), byte)
+            following = above if space > 0 else int64(NOWHERE)
+        else:
+            following = int64(rows[above, byte])
+            if following == NOT_ASKED or (following >= 0 and states[following, TWIN] != following):
+                following = _step(machine, above, byte)
+                if troubled(machine):
+                    return deepest
+            space = int64(states[following, GAP]) if following >= 0 else int64(0)
         if following < 0:
             if following == SUSPECT:
                 _suspected(machine, trie, node)
             node = int64(trie.skip[node])
             continue
-        stack[depth] = following
+        stack[depth], spaces[depth] = following, space
         _set(trie, row, trie.token_start[node], trie.token_start[node + 1])
         node += 1
     return deepest
 
 
 @inner
-def _walk_difference(
-    machine: Machine,
-    trie: Trie,
-    state: int,
-    base: int,
-    stack: Int32s,
-    base_stack: Int32s,
-    row: Words,
-) -> None:  # pragma: no cover
-    """Makes a mask of `base` one of `state`: only where the two do not come to be the same is anything changed."""
-    stack[0], base_stack[0] = state, base
-    node = int64(0)
-    while node < len(trie.byte):
-        depth, byte = trie.depth[node], int64(trie.byte[node])
-        following = _step(machine, int64(stack[depth - 1]), byte)
-        other = int64(base_stack[depth - 1])
-        if other >= 0:
-            other = _step(machine, other, byte)
-        if troubled(machine):
+def _child(trie: Trie, node: int, byte: int) -> int:  # pragma: no cover
+    """The child of a node (-1: the root) by a byte, or -1."""
+    child = node + 1
+    end = int64(trie.skip[node]) if node >= 0 else int64(len(trie.byte))
+    while child < end and trie.byte[child] != byte:
+        child = int64(trie.skip[child])
+    return int64(child if child < end else -1)
+
+
+@inner
+def _walk_endings(machine: Machine, trie: Trie, state: int, node: int, row: Words) -> None:  # pragma: no cover
+    """Makes the bits right of the tokens that end a string at a node (-1: at once), where it is in `state`."""
+    ending = _child(trie, node, int64(_QUOTE))
+    if ending < 0:
+        return
+    _clear(trie, row, trie.token_start[ending], trie.token_start[trie.skip[ending]])
+    _walk(machine, trie, ending, int64(trie.skip[ending]), state, int64(0), row)
+
+
+@inner
+def _walk_differences(machine: Machine, trie: Trie, state: int, row: Words) -> None:  # pragma: no cover
+    """Makes a mask of the free state that `state` differs little from one of it. They differ only where a string ends
+    that is one of the literals, or of the keys that were seen: tokens that go up to such an end are walked."""
+    nodes = nodes_of(machine)
+    node = states_of(machine)[state, NODE]
+    low, high, depth, table, others = int64(0), int64(0), int64(0), int64(0), int64(NONE)
+    while node != NONE:
+        place = nodes[nodes[nodes[node, A_COLUMN], A_COLUMN]]
+        literals = int64(nodes[nodes[node, A_COLUMN], A_COLUMN])
+        if place[0] == REGION_AT:
+            literals = int64(NONE)
+            if place[HIGH_COLUMN] != NONE:
+                literals, others = (
+                    int64(nodes[place[HIGH_COLUMN], A_COLUMN]),
+                    int64(nodes[place[HIGH_COLUMN], B_COLUMN]),
+                )
+        if literals != NONE:
+            place = nodes[literals]
+            table, low, high, depth = place[A_COLUMN], place[B_COLUMN], place[LOW_COLUMN], place[HIGH_COLUMN]
+        node = nodes[node, B_COLUMN]
+    for literal in range(low, high):
+        at, here, index = int64(-1), int64(state), depth
+        byte = byte_of(machine, table, int64(literal), index)
+        while byte >= 0 and (index == depth or at >= 0):
+            at = _child(trie, at, byte)
+            index += 1
+            byte = byte_of(machine, table, int64(literal), index)
+        if index == depth or (at >= 0 and _child(trie, at, int64(_QUOTE)) >= 0):
+            for step in range(depth, index):
+                here = _step(machine, here, byte_of(machine, table, int64(literal), int64(step)))
+                if here < 0:
+                    return
+            _walk_endings(machine, trie, here, at, row)
+    while others != NONE:
+        text = int64(nodes[others, A_COLUMN])
+        at, here, begun = int64(-1), int64(state), False
+        while text > EMPTY_TEXT and (at >= 0 or not begun) and here >= 0:
+            at, begun = _child(trie, at, int64(nodes[text, A_COLUMN])), True
+            if at >= 0:
+                here = _step(machine, here, int64(nodes[text, A_COLUMN]))
+            text = int64(nodes[text, B_COLUMN])
+        if here < 0:
             return
-        if following < 0 or following == other:
-            if following == SUSPECT:
-                _suspected(machine, trie, node)
-            if following != other and other >= 0:
-                _clear(trie, row, trie.token_start[node], trie.token_start[trie.skip[node]])
-            node = int64(trie.skip[node])
-            continue
-        _set(trie, row, trie.token_start[node], trie.token_start[node + 1])
-        stack[depth], base_stack[depth] = following, other
-        node += 1
+        if text <= EMPTY_TEXT and (at >= 0 or not begun):
+            _walk_endings(machine, trie, here, at, row)
+        others = nodes[others, B_COLUMN]
 
 
 @inner
@@ -212,19 +267,24 @@ def fill(machine: Machine, what: int, state: int, x: int) -> int:  # pragma: no 
                 _correct(machine, trie, state, int64(ids[place if place < shift else place - shift]), row)
         return int64(0)
     suspects[0] = 0
-    slices, stack = slices_of(machine), stack_of(machine, int64(0))
+    slices = slices_of(machine)
     if what == DIFFERENCE:
-        _walk_difference(machine, trie, state, x, stack, stack_of(machine, int64(1)), row)
-        return int64(len(stack))
+        _walk_differences(machine, trie, state, row)
+        mixed = mixed_of(machine)
+        for index in range(len(mixed)):
+            _correct(machine, trie, state, int64(mixed[index]), row)
+        return int64(len(trie.byte))
     if what == FREE:
-        row |= slices.words[TEXT]
-        _walk(machine, rests_of(machine), state, int64(0), stack, row)
-        return int64(len(stack))
+        row |= texts_of(machine)
+        rests = rests_of(machine)
+        _walk(machine, rests, int64(0), int64(len(rests.byte)), state, int64(0), row)
+        return int64(len(trie.byte))
+    size = int64(len(trie.byte))
     chosen = _slice_of(machine, state)
     if troubled(machine):
         return int64(0)
     if chosen < 0:
-        return _walk(machine, trie, state, int64(0), stack, row)
+        return _walk(machine, trie, int64(0), size, state, int64(0), row)
     row |= slices.words[chosen]
-    looked = _walk(machine, trie, state, int64(1) << chosen, stack, row)
+    looked = _walk(machine, trie, int64(0), size, state, int64(1) << chosen, row)
     return max(looked, int64(slices.longest[chosen]))

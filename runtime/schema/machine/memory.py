@@ -46,7 +46,7 @@ ARRAYS = (
     *("text_lattice", "text_below"),
     *("byte", "depth", "skip", "token_start", "token_ids", "covered", "data", "ends", "by_length"),
     *("rest_byte", "rest_depth", "rest_skip", "rest_start", "rest_ids", "rest_covered"),
-    *("words", "longest", "symbols", "safe", "stacks", "suspects", "row", "out", "configs"),
+    *("words", "longest", "symbols", "safe", "stacks", "suspects", "row", "out", "configs", "texts", "mixed"),
 )
 _AT = {name: fixed(2 * index) for index, name in enumerate(ARRAYS)}
 _LATTICE_COLUMNS, _NODE_COLUMNS, _STATE_COLUMNS, _VALUE_COLUMNS = 65, 7, 6, 6
@@ -294,13 +294,25 @@ def out_of(m: Machine) -> Bytes:  # pragma: no cover
     return carray(_pointer(m[_OUT]), (m[_OUT + 1],), np.uint8)
 
 
-_CONFIGS = _AT["configs"]
+_CONFIGS, _TEXTS, _MIXED = _AT["configs"], _AT["texts"], _AT["mixed"]
 
 
 @inner
 def configs_of(m: Machine) -> Int64s:  # pragma: no cover
     """int64 [MAX_CONFIGS]: how many configurations a step has led to, and they."""
     return carray(_pointer(m[_CONFIGS]), (m[_CONFIGS + 1],), np.int64)
+
+
+@inner
+def texts_of(m: Machine) -> NDArray[np.uint32]:  # pragma: no cover
+    """uint32 [num_words]: the mask of tokens that are text of strings."""
+    return carray(_pointer(m[_TEXTS]), (m[_TEXTS + 1],), np.uint32)
+
+
+@inner
+def mixed_of(m: Machine) -> Int64s:  # pragma: no cover
+    """int64: the tokens in which a string may end behind an escape."""
+    return carray(_pointer(m[_MIXED]), (m[_MIXED + 1],), np.int64)
 
 
 @inner

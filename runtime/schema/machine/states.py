@@ -11,6 +11,7 @@ import numpy as np
 from treille.runtime.grammar.store import (
     ACCEPTS,
     AGREES,
+    BITS,
     COUNTED,
     FULL,
     KNOWN,
@@ -89,6 +90,7 @@ from treille.runtime.schema.machine.texts import byte_of, first_at_least
 from treille.runtime.schema.machine.words import NUM_SYMBOLS, number_symbol, word_byte
 
 TWIN = TRACKERS  # the column of a state for the one without captured texts; -1: not known yet
+GAP = BITS  # and for the gap that it is in, if that alone says what white space may follow; else 0
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 
 
@@ -118,15 +120,39 @@ def state_of_configs(machine: Machine, configs: Int64s) -> int:  # pragma: no co
     row = states_of(machine)[state]
     row[:] = 0
     row[NODE], row[STATUS], row[TWIN] = node, LIVE, state
+    row[GAP] = _gap_of(machine, node)
     one = node
     while one != NONE:
-        if nodes_of(machine)[nodes_of(machine)[one, A_COLUMN], LOW_COLUMN] != NONE:
+        if nodes_of(machine)[nodes_of(machine)[one, A_COLUMN], LOW_COLUMN] > NONE:
             row[TWIN] = -1
         if _may_end(machine, int64(nodes_of(machine)[one, A_COLUMN])):
             row[STATUS] = LIVE | ACCEPTS
         one = nodes_of(machine)[one, B_COLUMN]
     _prepare_row(machine, state, node)
     return state
+
+
+@inner
+def _gap_of(machine: Machine, node: int) -> int:  # pragma: no cover
+    """The gap that all of some configurations are in, where white space is flexible; else 0."""
+    nodes = nodes_of(machine)
+    gap = int64(-1)
+    if tables_of(machine)[H_GAPS] != gaps.FLEXIBLE:
+        return int64(0)
+    while node != NONE:
+        config = nodes[node, A_COLUMN]
+        place = nodes[nodes[config, A_COLUMN]]
+        kind = place[0]
+        here = int64(0)
+        if kind == FOLLOWED or kind == OPENED or kind == KEY_AT:
+            here = int64(place[A_COLUMN])
+        elif kind == VALUE_AT or kind == COLON_AT:
+            here = int64(place[B_COLUMN])
+        if here == 0 or nodes[config, LOW_COLUMN] > NONE or (gap >= 0 and gap != here):
+            return int64(0)
+        gap = here
+        node = nodes[node, B_COLUMN]
+    return gap
 
 
 @inner
