@@ -52,7 +52,7 @@ class Expressions:
         """Whether it is plainly any string."""
         if not (strings.every or strings.none or strings.low or strings.high is not None):
             return True
-        return self.expression(strings)[0] == self.arena.store.facts[WHOLE]
+        return self.expression(strings)[0] == int(self.arena.store.facts[WHOLE])
 
     def is_live(self, strings: Strings) -> bool:
         """Whether any string is in it."""
