@@ -7,11 +7,14 @@ tell is left out, always on the safe side:
 - A-labels (`xn--`), as in `hostname`, and all other labels with `--` in the third and fourth place.
 - U-labels whose Punycode might have more than 63 octets. Its length depends on all of the label; no label has
   so many that has at most 17 characters, none of them past U+07FF, or at most 11.
-- Names with U-labels that might have more than 253 octets. They have up to three labels here, and a fourth if
-  it is in ASCII and has at most 60 characters.
-- Of the characters: those of the Basic Multilingual Plane that modern scripts need.
-- Of what NFC allows: a mark behind a mark, and a mark that composes behind a letter that does.
-- ZERO WIDTH NON-JOINER without a virama before it: all but those between common Arabic and Persian letters.
+- Names that might have more than 253 octets. Up to three labels are taken, and a fourth in ASCII of at most
+  60 characters; in names all in ASCII, up to six more of at most 30 after the first.
+- Of the characters: all but those of the Basic Multilingual Plane that modern scripts need.
+- Of what NFC allows: a mark of a combining class beside another one, viramas aside, and what composes with a
+  mark behind it.
+- Of the contextual rules: labels with more than one place that needs them; ZERO WIDTH NON-JOINER without a
+  virama before it, but between common Arabic and Persian letters.
+- Labels in Unicode from left to right in names that have others, and marks in labels from right to left.
 """
 
 from __future__ import annotations
@@ -31,18 +34,15 @@ from treille.runtime.grammar.tree import Chars, Choice, Sequence, Tree
 _READ = (range(0xDF, 0x1100), range(0x1200, 0x2000), range(0x3005, 0x3100))
 # All of these are PVALID, compose with nothing that is, and run from left to right.
 _IDEOGRAPHS: Ranges = ((0x3400, 0x4DBF), (0x4E00, 0x9FFC), (0xAC00, 0xD7A3))
-_ASCII: Ranges = ((0x2D, 0x2D), (0x30, 0x39), (0x61, 0x7A))
+_ASCII: tuple[Ranges, Ranges] = (((0x30, 0x39),), ((0x61, 0x7A),))
 _CATEGORIES = frozenset(("Ll", "Lo", "Lm", "Mn", "Mc", "Nd"))
-# RFC 5892, section 2.6, as far as its characters are looked at; then letters and marks to be ignored by
-# default.
+# RFC 5892, section 2.6, as far as its characters are looked at; then what is ignorable by default.
 _VALID = frozenset((0xDF, 0x3C2, 0x6FD, 0x6FE, 0xF0B, 0x3007))
 _INVALID = frozenset((0x640, 0x7FA, 0x302E, 0x302F, *range(0x3031, 0x3036), 0x303B))
 _INVALID |= frozenset((0x34F, 0x61C, 0x17B4, 0x17B5, *range(0x180B, 0x1810)))
 
 # The scripts and joining types of RFC 5892, appendix A, where they are plain.
 _GERESH: Ranges = ((0x5F3, 0x5F4),)
-_JOINERS: Ranges = ((0x200C, 0x200D),)
-_CONTEXTUAL: Ranges = ((0xB7, 0xB7), (0x375, 0x375), *_JOINERS, (0x30FB, 0x30FB))
 _GREEK: Ranges = ((0x3AC, 0x3CE),)
 _HEBREW: Ranges = ((0x5D0, 0x5EA),)
 _JAPANESE: Ranges = ((0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFC))
@@ -54,45 +54,40 @@ _JOINED = charset.union(_JOINING, ((0x622, 0x632), (0x648, 0x648), (0x698, 0x698
 
 _DOTS: Ranges = ((0x2E, 0x2E), (0x3002, 0x3002), (0xFF0E, 0xFF0E), (0xFF61, 0xFF61))
 
-_DIRECTIONS = {"L": "left", "R": "right", "AL": "right"}
-_DIRECTIONS |= {"AN": "arabic", "EN": "european", "NSM": "spaceless"}
+_DIRECTIONS = {"R": "right", "AL": "right", "AN": "arabic", "EN": "european"}
 
-# In the patterns below a name in angle brackets stands for one character of a set, see `_sets`; with a `!`,
-# for one that is not in it. `common` is what all U-labels hold: length, hyphens, context and NFC.
-_END = "(?:<dot>|$)"
-_CONTEXT = (
-    "<!l>\u00b7|\u00b7(?:<!l>|$)|\u0375(?:<!greek>|$)|<!hebrew><geresh>|<!virama>\u200d"
-    f"|<!before>\u200c|<joining>\u200c(?:<!joined>|$)|-{_END}"
-)
-_COMMON = (
-    f"(?=<low>{{1,17}}{_END}|<!dot>{{1,11}}{_END})(?!<!dot>{{2}}--)(?!<!dot>*(?:{_CONTEXT}))"
-    f"(?=<!middle>*{_END}|<!dot>*<japanese>)"
-)
-_COMPOSED = "(?!<!dot>*(?:<ordered><ordered>|<first><second>))"
-_LABEL = "<start><notright>*"
-_LEFT_LABEL = f"(?=<!dot>*<leftend><spaceless>*{_END})<leftstart><notright>*"
+# In the patterns below a name in angle brackets stands for one character of a set, see `_sets`. There is no
+# look-around, for each would be in view at every step.
+# Letters and digits, marks behind them; hyphens and marks that NFC would sort stand alone, between others.
+_LOW_LABEL = "<lowstart>(?:<lowrest>{0,16}|(?:-?<lowbase>){0,8})"
+_LABEL = "<start>(?:<rest>{0,10}|(?:(?:-|<own>)?<base>){0,4}<own>?)"
+# The contextual rules, with what they ask for beside them: three characters at most.
+_CONTEXT = "l\u00b7l|\u0375<greek>|<start><virama>[\u200c\u200d]|\u30fb<japanese>|<japanese>\u30fb"
+_CONTEXT_LABEL = f"(?:<start><base>{{0,2}})?(?:{_CONTEXT})<base>{{0,5}}"
 _RIGHT_LABEL = (
-    f"(?=<!dot>*<rightend><spaceless>*{_END})(?=<!arabic>*{_END}|<!european>*{_END})<rightstart><right>*"
+    "<right>(?:<european>{0,16}|(?:-?<european>){0,8}|<arabic>{0,16})"
+    "|<right>{0,7}<hebrew><geresh><right>{0,8}|<right>{0,4}<joining>\u200c<joined><right>{0,4}"
 )
 
 
 def idn_hostname_tree() -> Tree:
     """The tree of `idn-hostname`."""
-    ascii_name = f"(?=[^]{{1,253}}$){_ascii_label(63)}(?:<dot>{_ascii_label(63)})*"
-    return _filled(f"(?:{ascii_name}|{_names(_COMMON + _COMPOSED)})", _DOTS)
+    ascii_names = f"{_ascii_label(63)}(?:<dot>{_ascii_label(30)}){{0,6}}"
+    return _filled(f"(?:{ascii_names}|{_names()})", _sets() | {"dot": _DOTS})
 
 
 def mail_domain_tree() -> Tree:
     """Domains with U-labels, for `idn-email`: there a label need not be in NFC, and the dots are plain."""
-    return _filled(_names(_COMMON), _DOTS[:1])
+    sets = _sets()
+    return _filled(_names(), sets | {"dot": _DOTS[:1], "own": charset.union(sets["own"], sets["composing"])})
 
 
-def _names(common: str) -> str:
-    """Names with U-labels: all labels from left to right, or all by the Bidi rule."""
+def _names() -> str:
+    """Names with U-labels: all from left to right, or by the Bidi rule."""
     options = []
     for labels, first in (
-        (f"{common}{_LABEL}", "[A-Za-z0-9]"),
-        (f"{common}(?:{_LEFT_LABEL}|{_RIGHT_LABEL})", "[A-Za-z]"),
+        (f"{_LOW_LABEL}|{_LABEL}|{_CONTEXT_LABEL}", "[A-Za-z0-9]"),
+        (_RIGHT_LABEL, "[A-Za-z]"),
     ):
         label = f"(?:{labels}|{_ascii_label(63, first)})"
         options.append(f"{label}(?:<dot>{label}){{0,2}}(?:<dot>{_ascii_label(60, first)})?")
@@ -106,24 +101,12 @@ def _ascii_label(length: int, first: str = "[A-Za-z0-9]") -> str:
     return f"{first}(?:{long}|{any_sign}{{1,2}}{sign}|{sign})?"
 
 
-def _filled(pattern: str, dots: Ranges) -> Tree:
+def _filled(pattern: str, sets: dict[str, Ranges]) -> Tree:
     """The tree of a pattern in which names stand for sets."""
-    sets = dict(_sets())
-    # What runs on to the end of a label stops at a dot.
-    sets |= {"dot": dots, "low": _minus(((0, 0x7FF),), dots)}
-    sets |= {name: charset.union(sets[name], dots) for name in ("middle", "arabic", "european")}
-    names: dict[str, str] = {}
-    places: dict[int, Chars] = {}
-
-    def place(found: re.Match[str]) -> str:
-        if found[0] not in names:
-            code = 0xE000 + len(names)
-            ranges = sets[found[2]]
-            names[found[0]] = chr(code)
-            places[code] = Chars(charset.complement(ranges) if found[1] else ranges)
-        return names[found[0]]
-
-    return _put_in(parse_ecma(re.sub("<(!?)([a-z]+)>", place, pattern)), places)
+    names = sorted(set(re.findall("<([a-z]+)>", pattern)))
+    places = {0xE000 + at: Chars(sets[name]) for at, name in enumerate(names)}
+    text = re.sub("<([a-z]+)>", lambda found: chr(0xE000 + names.index(found[1])), pattern)
+    return _put_in(parse_ecma(text), places)
 
 
 def _put_in(tree: Tree, places: dict[int, Chars]) -> Tree:
@@ -139,25 +122,44 @@ def _put_in(tree: Tree, places: dict[int, Chars]) -> Tree:
 
 @cache
 def _sets() -> dict[str, Ranges]:
-    """The sets that the patterns name."""
+    """The sets that the patterns name, but for the dots."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    seconds: set[int] = set()
     for codes in _READ:
         for code in codes:
             one = chr(code)
             decomposed = unicodedata.decomposition(one)
-            if decomposed and decomposed[0] != "<":
-                first, *more = (int(part, 16) for part in decomposed.split())
-                if more and unicodedata.is_normalized("NFC", one):
+            if decomposed and decomposed[0] != "<" and unicodedata.is_normalized("NFC", one):
+                first, second = (int(part, 16) for part in decomposed.split())
+                found["second"].append((second, second))
+                if not unicodedata.combining(chr(second)):
                     found["first"].append((first, first))
-                    seconds.add(more[0])
             if code in _VALID or (code not in _INVALID and _is_valid(one, decomposed)):
-                _sort_in(one, found)
-    for name, ranges in (("left", _IDEOGRAPHS), ("left", _ASCII[2:]), ("european", _ASCII[1:2])):
-        found[name] += ranges
+                found[_kind(one)].append((code, code))
     sets = {name: charset.make_set(pairs) for name, pairs in found.items()}
-    sets["second"] = charset.make_set((code, code) for code in seconds)
-    return sets | _made_of(sets)
+    first, second, right = sets["first"], sets["second"], sets["right"]
+    virama, own = _without(sets["virama"], second), charset.union(sets["virama"], sets["own"])
+    start = _without(charset.union(sets["letter"], sets["european"], _IDEOGRAPHS, *_ASCII), first)
+    base = charset.union(start, _without(sets["mark"], first))
+    made = {"start": start, "base": base, "rest": charset.union(base, virama)}
+    low = {
+        f"low{name}": _without(ranges, ((0x800, charset.MAX_CODE_POINT),)) for name, ranges in made.items()
+    }
+    return {
+        **made,
+        **low,
+        "virama": virama,
+        "own": _without(own, second),
+        "composing": _without(own, charset.complement(second)),
+        "right": right,
+        "european": charset.union(right, sets["european"], _ASCII[0]),
+        "arabic": charset.union(right, sets["arabic"]),
+        "greek": _GREEK,
+        "hebrew": _HEBREW,
+        "geresh": _GERESH,
+        "japanese": _JAPANESE,
+        "joining": _JOINING,
+        "joined": _JOINED,
+    }
 
 
 def _is_valid(one: str, decomposed: str) -> bool:
@@ -170,45 +172,15 @@ def _is_valid(one: str, decomposed: str) -> bool:
     return folded == one or unicodedata.normalize("NFKC", folded) == one
 
 
-def _sort_in(one: str, found: dict[str, list[tuple[int, int]]]) -> None:
-    """Adds a PVALID character to the sets that it is in."""
-    pair = (ord(one), ord(one))
-    direction = unicodedata.bidirectional(one)
+def _kind(one: str) -> str:
+    """The set in which a PVALID character is collected."""
     combining = unicodedata.combining(one)
-    found[_DIRECTIONS.get(direction, "neutral")].append(pair)
-    if unicodedata.category(one)[0] == "M":
-        found["mark"].append(pair)
     if combining:
-        found["ordered"].append(pair)
-    if combining == 9:
-        found["virama"].append(pair)
+        return "virama" if combining == 9 else "own"
+    if unicodedata.category(one)[0] == "M":
+        return "mark"
+    return _DIRECTIONS.get(unicodedata.bidirectional(one), "letter")
 
 
-def _made_of(sets: dict[str, Ranges]) -> dict[str, Ranges]:
-    """The other sets of the patterns."""
-    left, right, european, arabic = (sets[name] for name in ("left", "right", "european", "arabic"))
-    spaceless, hyphen = sets["spaceless"], _ASCII[:1]
-    no_start = charset.union(sets["mark"], hyphen, ((0xB7, 0xB7),), _GERESH, _JOINERS)
-    not_right = charset.union(left, european, spaceless, sets["neutral"], hyphen, _CONTEXTUAL)
-    return {
-        "l": ((0x6C, 0x6C),),
-        "middle": ((0x30FB, 0x30FB),),
-        "greek": _GREEK,
-        "hebrew": _HEBREW,
-        "geresh": _GERESH,
-        "japanese": _JAPANESE,
-        "joining": _JOINING,
-        "joined": _JOINED,
-        "before": charset.union(sets["virama"], _JOINING),
-        "notright": not_right,
-        "start": _minus(not_right, no_start),
-        "leftstart": _minus(left, no_start),
-        "leftend": charset.union(left, european),
-        "right": charset.union(right, european, arabic, spaceless, hyphen, _GERESH, _JOINERS),
-        "rightstart": _minus(right, no_start),
-        "rightend": charset.union(right, european, arabic, _GERESH),
-    }
-
-
-def _minus(one: Ranges, other: Ranges) -> Ranges:
+def _without(one: Ranges, other: Ranges) -> Ranges:
     return charset.complement(charset.union(charset.complement(one), other))
