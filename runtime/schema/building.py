@@ -12,6 +12,7 @@ from treille.runtime.schema.possible_arrays import longest
 from treille.runtime.schema.possible_objects import object_is_possible, usable_names
 from treille.runtime.schema.shapes import Work
 from treille.runtime.schema.strings import Strings
+from treille.runtime.schema.values import spellable
 
 Alive = Callable[[int], bool]
 
@@ -81,5 +82,7 @@ def merged_strings(parts: Iterable[Strings], languages: Languages) -> tuple[Stri
             words |= strings.only
         elif strings not in kept and not languages.is_empty(strings):
             kept.append(strings)
-    left = frozenset(word for word in words if not any(languages.contains(strings, word) for strings in kept))
+    if kept:
+        words = {word for word in words if not any(languages.contains(strings, word) for strings in kept)}
+    left = spellable(words)
     return (*kept, Strings(only=left)) if left else tuple(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from typing import Any
 
 from treille.runtime.errors import UnsupportedConstraint
@@ -50,6 +50,7 @@ from treille.runtime.schema.values import (
     NUMBER,
     OBJECT,
     STRING,
+    canonical,
     kind_of,
 )
 
@@ -154,23 +155,26 @@ class Keywords:
 
     def _one_of(self, values: Any) -> Typed:
         """Any of some values."""
-        words, numbers, strings = set(), [], set()
+        words: set[bool | None] = set()
+        numbers: dict[Hashable, Numbers] = {}
+        strings: set[str] = set()
         arrays: list[ArrayShape] = []
         objects: list[ObjectShape] = []
         for value in values:
+            if isinstance(value, str):
+                strings.add(value)
+                continue
             kind = kind_of(value)
             if kind & (NULL | BOOLEAN):
                 words.add(value)
             elif kind & NUMBER:
-                numbers.append(point(exact(value, "enum")))
-            elif kind & STRING:
-                strings.add(value)
+                numbers[canonical(value)] = point(exact(value, "enum"))
             elif kind & ARRAY:
                 arrays.append(self._array_equal_to(value))
             else:
                 objects.append(self._object_equal_to(value))
         texts = (Strings(only=frozenset(strings)),) if strings else ()
-        return Typed(frozenset(words), tuple(dict.fromkeys(numbers)), texts, tuple(arrays), tuple(objects))
+        return Typed(frozenset(words), tuple(numbers.values()), texts, tuple(arrays), tuple(objects))
 
     def _none_of(self, values: Any) -> Typed:
         """None of some values."""

@@ -39,6 +39,7 @@ KEYWORDS = LOCAL | IN_PLACE | UNEVALUATED
 _FLAT = LOCAL - {
     "prefixItems", "items", "contains", "properties", "patternProperties", "additionalProperties", "propertyNames",
 }  # fmt: skip
+_SETTLED = frozenset(("type", "const", "enum", "properties"))  # alone they are no other schema
 _MAX_ALIKE = 64
 _SUMMARY_DEPTH = 8
 _SUMMARY_EFFORT = 256
@@ -202,6 +203,8 @@ class Literals:
             keys = self.keys_of(node)
             if not keys:
                 return TRUE ^ negated
+            if len(keys) == 1 and keys[0] in _SETTLED:
+                break
             onward = self._only_another(node, scope, keys)
             if onward is None:
                 break
@@ -221,7 +224,7 @@ class Literals:
         schema = node.schema
         if isinstance(schema, bool):
             return ()
-        keys = tuple(key for key in schema if key in KEYWORDS)
+        keys = tuple([key for key in schema if key in KEYWORDS])
         if "format" in keys and schema["format"] not in self.document.formats:
             keys = tuple(key for key in keys if key != "format")
         return keys
@@ -248,10 +251,10 @@ class Literals:
     def _settled(self, node: Node, scope: Scope, keys: tuple[str, ...]) -> int:
         schema = node.schema
         alike: Hashable = None
+        if keys == ("type",) and not isinstance(schema, bool) and isinstance(schema["type"], str):
+            return self._interned(("type", schema["type"]), lambda: Base(node, (), keys))
         if not isinstance(schema, bool) and all(key in _FLAT for key in keys):
-            if keys == ("type",) and isinstance(schema["type"], str):
-                alike = keys[0], schema["type"]
-            elif keys == ("const",):
+            if keys == ("const",):
                 alike = keys[0], canonical(schema["const"])
             elif not any(isinstance(schema[k], (list, dict)) and len(schema[k]) > _MAX_ALIKE for k in keys):
                 alike = tuple((key, canonical(schema[key])) for key in sorted(keys))

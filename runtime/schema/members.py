@@ -13,6 +13,7 @@ from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.literals import EVERYTHING, NOTHING, Literals
 from treille.runtime.schema.shapes import ANY_STRING, Exists, ObjectShape, Shapes, Work
 from treille.runtime.schema.strings import Strings
+from treille.runtime.schema.values import is_spellable, spellable
 
 MAX_WORDS = 1000
 _FEW_REGIONS = 8
@@ -54,7 +55,10 @@ class Members:
         for name in shape.required:
             required |= implied.get(name, frozenset())
         names = dict(shape.names)
-        for name in [*shape.required, *(name for pair in implied.items() for name in (pair[0], *pair[1]))]:
+        for name in [
+            *sorted(shape.required),
+            *(name for key, others in implied.items() for name in (key, *sorted(others))),
+        ]:
             if name not in names:
                 names[name] = self._shapes.ruled(shape.rules, name)
         regions = self._regions(shape, names)
@@ -62,6 +66,8 @@ class Members:
             for name in names:
                 if not self._is_in(union, name):
                     names[name] = NOTHING
+        if len(spellable(names)) < len(names):
+            names = {name: value if is_spellable(name) else NOTHING for name, value in names.items()}
         if any(names[name] == NOTHING for name in required):
             return []
         plan = ObjectPlan(
@@ -86,7 +92,9 @@ class Members:
         regions = [ANY_STRING]
         for union in shape.domain:
             inside, _ = self._split(regions, union)
-            regions = inside
+            regions = [strings for strings in inside if strings.only is None]
+            for name in (name for strings in inside for name in sorted(strings.only or ())):
+                names.setdefault(name, self._shapes.ruled(shape.rules, name))
         for pattern in dict.fromkeys(pattern for rule in shape.rules for pattern, _ in rule.patterns):
             inside, outside = self._split(regions, (Strings(every=frozenset((pattern,))),))
             regions = inside + outside
@@ -95,9 +103,9 @@ class Members:
             inside, outside = self._split(regions, plain)
             regions = inside + outside
             for strings in some.names:
-                for name in strings.only or ():
+                for name in sorted(strings.only or ()):
                     names.setdefault(name, self._shapes.ruled(shape.rules, name))
-                for name in strings.excluded:
+                for name in sorted(strings.excluded):
                     names.setdefault(name, self._shapes.ruled(shape.rules, name))
         return self._treated(shape, names, regions)
 

@@ -248,15 +248,19 @@ class Normal:
         plain = []
         for literal in branches:
             plain.append(self._shapes.meet(context, (yield literal, PLAIN), keep=keep))
+        rivals: list[list[tuple[int, Typed]]] = [[] for _ in branches]
+        for place, literal in enumerate(branches):
+            for other in range(place):
+                common = self._common(branches[other], plain[other], literal, plain[place])
+                if common != NONE:
+                    rivals[place].append((branches[other], common))
+                    rivals[other].append((literal, common))
         found = []
         for place, literal in enumerate(branches):
+            self._work.place = ("oneOf", self._literals.bases[literal >> 1].node or "#")
             part = self._shapes.meet(context, (yield literal, track), keep=keep) if keep else plain[place]
-            for other, rival in enumerate(branches):
-                if other == place or part == NONE:
-                    continue
-                common = self._common(literal, plain[place], rival, plain[other])
-                if common != NONE:
-                    self._work.place = ("oneOf", self._literals.bases[literal >> 1].node or "#")
+            for rival, common in rivals[place]:
+                if part != NONE:
                     part = self._shapes.meet(part, _where(common, (yield rival ^ 1, PLAIN)), keep=keep)
             found.append(part)
         return self._shapes.join(found, keep=keep)

@@ -16,7 +16,17 @@ from treille.runtime.schema.literals import (
     Literals,
     mask_of,
 )
-from treille.runtime.schema.values import ANY_KIND, ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, STRING, kind_of
+from treille.runtime.schema.values import (
+    ANY_KIND,
+    ARRAY,
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    is_spellable,
+    kind_of,
+)
 
 _DEPTH = 24
 
@@ -44,7 +54,7 @@ class Plain:
     def _look(self, literal: int, depth: int) -> bool:
         base = self._literals.bases[literal >> 1]
         if base.node is None:
-            return bool(base.keys)
+            return bool(base.keys) and is_spellable(base.value)
         schema = base.node.schema
         if isinstance(schema, bool):
             return schema
@@ -57,11 +67,7 @@ class Plain:
                 return self._some_branch(base, left[0], mask, depth)
             if left[0] in ("const", "enum"):
                 values = schema["enum"] if left[0] == "enum" else (schema["const"],)
-                return any(
-                    kind_of(value) & mask & ~(ARRAY | OBJECT)
-                    for value in values
-                    if value is None or isinstance(value, (str, bool, int)) and _is_text(value)
-                )
+                return any(kind_of(value) & mask and is_spellable(value) for value in values)
         return self._some_kind(base, schema, left, mask, depth)
 
     def _some_branch(self, base: Base, key: str, mask: int, depth: int) -> bool:
@@ -83,10 +89,7 @@ class Plain:
         self, base: Base, schema: Mapping[str, Any], left: list[str], mask: int, depth: int
     ) -> bool:
         """Whether a value of some kind surely passes, if there are no keywords but those of kinds."""
-        present = set(left)
-        for kinds, keywords in _KINDS:
-            present -= keywords
-        if present:
+        if not all(key in _OF_KINDS for key in left):
             return False
         if mask & (NULL | BOOLEAN) or (mask & NUMBER and not any(key in NUMBER_KEYWORDS for key in left)):
             return True
@@ -117,14 +120,4 @@ class Plain:
         return True
 
 
-_KINDS = (
-    (NUMBER, NUMBER_KEYWORDS),
-    (STRING, STRING_KEYWORDS),
-    (ARRAY, ARRAY_KEYWORDS),
-    (OBJECT, OBJECT_KEYWORDS),
-)
-
-
-def _is_text(value: object) -> bool:
-    """Whether a text can be written in UTF-8."""
-    return not isinstance(value, str) or not any("\ud800" <= mark <= "\udfff" for mark in value)
+_OF_KINDS = NUMBER_KEYWORDS | STRING_KEYWORDS | ARRAY_KEYWORDS | OBJECT_KEYWORDS

@@ -42,12 +42,14 @@ def object_is_possible(plan: ObjectPlan, ask: Ask, languages: Languages, work: W
 
 def usable_names(plan: ObjectPlan, ask: Ask) -> set[str]:
     """The keys that some object of the plan has, as far as sets and `high` go."""
-    alive = {name for name, value in plan.names.items() if ask(value)}
-    usable = set()
-    for name in alive:
-        together = plan.required | {name} | plan.implied.get(name, frozenset())
-        if together <= alive and (plan.high is None or len(together) <= plan.high):
-            usable.add(name)
+    usable = {name for name, value in plan.names.items() if ask(value)}
+    if plan.high is not None and plan.high <= len(plan.required):
+        usable &= plan.required
+    for name, others in plan.implied.items():
+        if name in usable and not others <= usable:
+            usable.discard(name)  # `others` is closed, so that one round is enough
+        elif name in usable and plan.high is not None and len(plan.required | {name} | others) > plan.high:
+            usable.discard(name)
     return usable
 
 

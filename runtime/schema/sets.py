@@ -29,6 +29,8 @@ from treille.runtime.schema.shapes import Shapes, Work
 
 _T = TypeVar("_T")
 
+_FEW = 64
+
 MAX_WORK = 200_000  # steps that take some 10 us each
 
 
@@ -107,7 +109,7 @@ class DocumentSets:
             typed = self._normal.of_set(number)
             found = self._known_plans[number] = Plans(
                 typed.words,
-                tuple(dict.fromkeys(one for one in typed.numbers if not one.is_empty())),
+                _distinct(typed.numbers) if len(typed.numbers) <= _FEW else typed.numbers,
                 merged_strings(typed.strings, self.languages),
                 tuple(plan for shape in typed.arrays for plan in self._items.plans(shape)),
                 tuple(plan for shape in typed.objects for plan in self._members.plans(shape)),
@@ -136,4 +138,4 @@ class DocumentSets:
 
 
 def _distinct(parts: tuple[_T, ...]) -> tuple[_T, ...]:
-    return tuple(dict.fromkeys(parts))
+    return parts if len(parts) < 2 else tuple(dict.fromkeys(parts))

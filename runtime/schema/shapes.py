@@ -173,14 +173,21 @@ class Shapes:
             return one
         if one is ALL or other is NONE:
             return other
-        objects = self._products(one.objects, other.objects, ANY_OBJECT, self.meet_objects, keep=keep)
-        return Typed(
-            one.words & other.words,
-            self._products(one.numbers, other.numbers, ANY_NUMBER, self._meet_numbers),
-            self._products(one.strings, other.strings, ANY_STRING, self._meet_strings),
-            self._products(one.arrays, other.arrays, ANY_ARRAY, self._meet_arrays, keep=keep),
-            objects if keep else self._widest(objects),
-        )
+        numbers: tuple[Numbers, ...] = ()
+        strings: tuple[Strings, ...] = ()
+        arrays: tuple[ArrayShape, ...] = ()
+        objects: tuple[ObjectShape, ...] = ()
+        if one.numbers and other.numbers:
+            numbers = self._products(one.numbers, other.numbers, ANY_NUMBER, self._meet_numbers)
+        if one.strings and other.strings:
+            strings = self._products(one.strings, other.strings, ANY_STRING, self._meet_strings)
+        if one.arrays and other.arrays:
+            arrays = self._products(one.arrays, other.arrays, ANY_ARRAY, self._meet_arrays, keep=keep)
+        if one.objects and other.objects:
+            objects = self._products(one.objects, other.objects, ANY_OBJECT, self.meet_objects, keep=keep)
+            if not keep and len(objects) > 1:
+                objects = self._widest(objects)
+        return Typed(one.words & other.words, numbers, strings, arrays, objects)
 
     def join(self, parts: Iterable[Typed], *, keep: bool = False) -> Typed:
         """What is in any of them; `keep` as for `meet`."""

@@ -1,15 +1,19 @@
-"""JSON values and when they are equal: 1 and 1.0 are, 1 and true are not, the order of keys does not matter."""
+"""JSON values and when they are equal: 1 and 1.0 are, 1 and true are not, the order of keys is no matter."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from decimal import Decimal
 
 _PLAIN = 400
 """Digits up to which an integer stands for itself; longer numbers may be as long as 1e1000000."""
 
 NULL, BOOLEAN, INTEGER, FRACTION, STRING, ARRAY, OBJECT = (1 << place for place in range(7))
-"""Kinds of values, as bits: an integer is any number without a fraction (1.0 is), `FRACTION` is any other number."""
+"""Kinds of values, as bits: an integer is any number without a fraction (1.0 is), `FRACTION` all others."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 NUMBER = INTEGER | FRACTION
 ANY_KIND = (1 << 7) - 1
@@ -56,6 +60,31 @@ def kind_of(value: object) -> int:
 def to_exact(value: int | float | Decimal) -> int | Decimal:
     """A number without binary rounding: a float is the shortest decimal that reads as it."""
     return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def spellable(texts: Collection[str]) -> frozenset[str]:
+    """The texts without a lone surrogate, which UTF-8 cannot spell."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return frozenset(text for text in texts if not _SURROGATE.search(text))
+    return frozenset(texts)
+
+
+def is_spellable(value: object) -> bool:
+    """Whether there is no lone surrogate anywhere in a JSON value."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, str):
+            if _SURROGATE.search(here):
+                return False
+        elif isinstance(here, Mapping):
+            waiting.extend(here)
+            waiting.extend(here.values())
+        elif isinstance(here, (list, tuple)):
+            waiting.extend(here)
+    return True
 
 
 def _scalar(value: object) -> Hashable:
@@ -115,5 +144,7 @@ def _compound(value: Mapping[str, object] | Sequence[object]) -> Hashable:
             continue
         pending.pop()
         parts = tuple(done[id(m)] if id(m) in done else _scalar(m) for m in members)
-        done[id(here)] = ("{", frozenset(zip(here, parts))) if isinstance(here, Mapping) else ("[", *parts)
+        done[id(here)] = (
+            ("{", frozenset(zip(here, parts, strict=True))) if isinstance(here, Mapping) else ("[", *parts)
+        )
     return done[id(value)]
