@@ -36,6 +36,22 @@ DtypeOption = Annotated[
     str | None, typer.Option(help="float32 or bfloat16; by default what the device is fast at.")
 ]
 
+WhitespaceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD|OBJECT",
+        help="Of a schema's values: flexible, the default, compact, any, or as in "
+        """'{"indent": 2, "separators": [",", ": "]}'.""",
+    ),
+]
+OrderOption = Annotated[str | None, typer.Option(help="Of a schema's keys: schema, the default, or any.")]
+NumbersOption = Annotated[
+    str | None, typer.Option(help="Of a schema's values: json, the default, or plain (no exponents).")
+]
+FormatsOption = Annotated[
+    str | None, typer.Option(help="Of a schema: assert, the default, or annotation (not enforced).")
+]
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit. What goes wrong is told in one line on stderr: exit code 1, or 2
@@ -60,6 +76,17 @@ def _implementation(module: str) -> Any:
     """A command's module, loaded now and not with this file: torch alone takes seconds, and
     `--help` and `--version` answer without it."""
     return importlib.import_module(f"treille.{module}")
+
+
+def _schema_options(
+    whitespace: str | None, property_order: str | None, number_style: str | None, formats: str | None
+) -> dict[str, str | None]:
+    return {
+        "whitespace": whitespace,
+        "property_order": property_order,
+        "number_style": number_style,
+        "formats": formats,
+    }
 
 
 def _print_version(*, wanted: bool) -> None:
@@ -195,7 +222,7 @@ def grammar(
     *,
     regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Instead of FILE.")] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A JSON Schema; not available yet.")
+        str | None, typer.Option(metavar="FILE", help="A JSON Schema, instead of FILE.")
     ] = None,
     dialect: Annotated[
         str | None, typer.Option(help="Of --regex: python (the whole text) or ecma (found anywhere).")
@@ -205,6 +232,10 @@ def grammar(
     tokenizer: Annotated[
         str, typer.Option(help="Alias, model folder, tokenizer.json, GGUF file, or hub id.")
     ] = "smollm2-135m",
+    whitespace: WhitespaceOption = None,
+    property_order: OrderOption = None,
+    number_style: NumbersOption = None,
+    formats: FormatsOption = None,
     text: Annotated[str | None, typer.Option(help="A text to try.")] = None,
     draw: Annotated[
         str | None, typer.Option(metavar="OUT.svg|OUT.dot", help="Draw the automaton; SVG needs graphviz.")
@@ -216,11 +247,34 @@ def grammar(
     """Show what a constraint allows, where a text fails and what it costs. Exit code 1: text not accepted."""
     # What is wrong with the command line is told before seconds are spent on loading.
     files = _implementation("grammar_source")
-    source = files.read_source(file, regex, schema, dialect=dialect, start=start, parser=parser)
+    options = _schema_options(whitespace, property_order, number_style, formats)
+    source = files.read_source(
+        file, regex, schema, dialect=dialect, start=start, parser=parser, options=options
+    )
     picture, data = files.check_picture(draw, in_bytes=draw_bytes), files.check_text(text)
     _implementation("cli_grammar").grammar(
         source, tokenizer=tokenizer, text=data, draw=picture, in_bytes=draw_bytes
     )
+
+
+@app.command()
+def schema(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON Schema.")],
+    *,
+    witnesses: Annotated[int, typer.Option(min=0, max=1000, help="How many examples to draw.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the examples: another one, others.")] = 1,
+    whitespace: WhitespaceOption = None,
+    property_order: OrderOption = None,
+    number_style: NumbersOption = None,
+    formats: FormatsOption = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Compile for its tokens too: as for grammar. By default for bytes.")
+    ] = None,
+) -> None:
+    """Show what of a JSON Schema is enforced and how, and examples of its values. Exit code 1: refused."""
+    options = _schema_options(whitespace, property_order, number_style, formats)
+    source = _implementation("grammar_source").read_schema(file, options)
+    _implementation("cli_schema").schema(source, tokenizer=tokenizer, witnesses=witnesses, seed=seed)
 
 
 @app.command()

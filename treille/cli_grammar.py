@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-import tokenizers
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from treille.cli_errors import FAILED, CommandError
-from treille.grammar_source import GrammarSource
+from treille.cli_parts import duration, ends, explained_wait, grid, new_console, num_texts, read_vocabulary
+from treille.grammar_source import GrammarSource, Kind, option_words
+from treille.runtime.constraints import schema_options
 from treille.runtime.errors import UnsupportedConstraint
-from treille.runtime.grammar import Grammar, Matcher, Vocabulary, compile_lark, compile_regex
+from treille.runtime.grammar import (
+    Grammar,
+    Matcher,
+    Vocabulary,
+    compile_json_schema,
+    compile_lark,
+    compile_regex,
+)
+from treille.runtime.grammar.arena import Arena
 from treille.runtime.grammar.automaton import Dfa
 from treille.runtime.grammar.drawing import draw_dfa, in_character
 from treille.runtime.grammar.explain import Verdict, byte_vocabulary, describe, judge, name_of, readable
 from treille.runtime.grammar.regex import whole_dfa
-from treille.runtime.grammar.spellings import read_tokenizer
-from treille.runtime.models.aliases import ALIASES
-from treille.runtime.models.gguf import GGUFSource
-from treille.runtime.models.resolve import resolve_model
 from treille.runtime.tokenizer import Tokenizer
 
 MAX_ROWS = 400  # positions of a text that are listed
 MAX_FORCED = 40  # bytes shown of what must come next
-PATIENCE = 3.0  # seconds, before a wait is explained
 DRAWING_SECONDS = 60
-EXAMPLES = {True: "a", False: 'start: "a"'}  # compiled first, so that no time is taken for loading code
+# Compiled first, so that no time is taken for loading code.
+EXAMPLES: dict[Kind, str] = {"regex": "a", "lark": 'start: "a"', "schema": '{"type": "object"}'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ def grammar(
     source: GrammarSource, *, tokenizer: str, text: bytes | None, draw: Path | None, in_bytes: bool
 ) -> None:
     """Print the report, and draw, byte by byte if `in_bytes`. Exit code 1 if the text is not accepted."""
-    console = _console()
+    console = new_console()
     known, vocab = read_vocabulary(tokenizer)
     bytewise = byte_vocabulary()
-    with _explained_wait():
+    with explained_wait():
         vocab.prepare()
-        _compiled(GrammarSource("", EXAMPLES[source.is_regex], source.is_regex), bytewise)
+        _compiled(GrammarSource("", EXAMPLES[source.kind], source.kind), bytewise)
     compiled, facts = _measured(source, vocab)
     judging = _compiled(source, bytewise)
     found = positions(compiled, [] if text is None else token_ids(known, vocab, text))
@@ -75,8 +75,8 @@ def grammar(
     facts.append(("whole automaton", Text(whole if isinstance(whole, str) else _size(whole))))
     if text is not None and verdict is not None:
         facts.extend(explain(text, verdict))
-    described = f"{tokenizer}: {_num_texts(vocab):,} tokens that are text, {_ends(vocab)}"
-    console.print(_grid([("constraint", Text(_name(source))), ("tokenizer", Text(described)), *facts]))
+    described = f"{tokenizer}: {num_texts(vocab):,} tokens that are text, {ends(vocab)}"
+    console.print(grid([("constraint", Text(_name(source))), ("tokenizer", Text(described)), *facts]))
     console.print()
     console.print(density_table(vocab, found))
     if draw is not None:
@@ -92,49 +92,12 @@ def _measured(source: GrammarSource, vocab: Vocabulary) -> tuple[Grammar, list[t
     """The grammar, and what it took to get there."""
     started = time.perf_counter()
     compiled = _compiled(source, vocab)
-    took = _duration(time.perf_counter() - started)
+    took = duration(time.perf_counter() - started)
     row = np.zeros(vocab.num_words, np.uint32)
     started = time.perf_counter()
     compiled.matcher().fill_mask(row)
-    first_mask = _duration(time.perf_counter() - started)
+    first_mask = duration(time.perf_counter() - started)
     return compiled, [("compiled in", Text(took)), ("first mask in", Text(first_mask))]
-
-
-def read_vocabulary(name: str) -> tuple[Tokenizer, Vocabulary]:
-    """The tokenizer of an alias, a model folder, a GGUF file, a hub id or a tokenizer.json, and its tokens.
-
-    No weights are read. Raises `CommandError` or `ModelError` with what to do about it.
-    """
-    path = Path(name).expanduser()
-    try:
-        if name not in ALIASES and path.suffix == ".json" and path.is_file():
-            return _from_file(path)
-        known = _from_model(name)
-        return known, Vocabulary.from_tokenizer(known)
-    except ValueError as error:
-        raise CommandError(f"--tokenizer {name}: {error}") from error
-
-
-def _from_model(name: str) -> Tokenizer:
-    place = resolve_model(name)
-    if not place.is_gguf:
-        return Tokenizer.from_folder(place.path)
-    with GGUFSource(place.path) as source, TemporaryDirectory(prefix="treille-") as scratch:
-        for file, content in source.tokenizer_files().items():
-            (Path(scratch) / file).write_bytes(content)
-        return Tokenizer.from_folder(scratch)
-
-
-def _from_file(path: Path) -> tuple[Tokenizer, Vocabulary]:
-    try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the bindings raise bare Exception for a file that does not parse
-        raise CommandError(f"{path} cannot be read as a tokenizer: {error}") from error
-    backend.no_truncation()
-    backend.no_padding()
-    known = Tokenizer.from_folder(path.parent) if path.name == "tokenizer.json" else Tokenizer(backend)
-    ends = known.eos_ids or read_tokenizer(backend).eos_ids
-    return known, Vocabulary.from_tokenizer(known, eos_ids=ends)
 
 
 def token_ids(tokenizer: Tokenizer, vocab: Vocabulary, text: bytes) -> list[int]:
@@ -189,7 +152,7 @@ def density_table(vocab: Vocabulary, found: list[Position]) -> Table:
         spelling = "" if one.token_id is None else f'"{readable(vocab.tokens[one.token_id] or b"")}"'
         token = Text(f"{spelling}  not allowed" if one.is_refused else spelling)
         token.stylize("bold red" if one.is_refused else "green")
-        share = f"{100 * one.num_allowed / max(1, _num_texts(vocab)):.3f}"
+        share = f"{100 * one.num_allowed / max(1, num_texts(vocab)):.3f}"
         cells = ("" if one.token_id is None else str(one.token_id), f"{one.num_allowed:,}", share, one.end)
         forced = Text(f'"{readable(one.forced)}"' if one.forced else "", style="cyan")
         table.add_row(str(one.offset), token, *cells, forced)
@@ -249,13 +212,17 @@ def write_picture(path: Path, drawing: str) -> None:
 
 
 def _compiled(source: GrammarSource, vocab: Vocabulary) -> Grammar:
-    if source.is_regex:
+    if source.kind == "regex":
         return compile_regex(source.text, vocab, dialect=source.dialect)
+    if source.kind == "schema":
+        return compile_json_schema(source.text, vocab, **schema_options(source.schema))
     return compile_lark(source.text, vocab, start=source.start, parser=source.parser)
 
 
 def _whole(grammar: Grammar) -> Dfa | str:
     """The minimal automaton, or why there is none."""
+    if not isinstance(grammar.arena, Arena):
+        return "a pushdown: texts nest without bound"
     try:
         return whole_dfa(grammar.arena)
     except UnsupportedConstraint as error:
@@ -267,48 +234,9 @@ def _size(whole: Dfa) -> str:
     return f"minimal; {num_between:,} states between characters, {whole.num_states:,} between bytes"
 
 
-@contextmanager
-def _explained_wait() -> Iterator[None]:
-    """Says on stderr what takes so long, if it does."""
-    words = "treille: making the compiled loops ready; the very first time takes a minute or two"
-    timer = threading.Timer(PATIENCE, lambda: print(words, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _name(source: GrammarSource) -> str:
-    if source.is_regex:
+    if source.kind == "regex":
         return f"regex ({source.dialect}) {readable(source.text.encode(errors='replace'))}"
+    if source.kind == "schema":
+        return ", ".join(filter(None, (f"JSON Schema {source.title}", option_words(source.schema))))
     return f"Lark grammar {source.title}, from {source.start}, as the {source.parser} parser takes it"
-
-
-def _num_texts(vocab: Vocabulary) -> int:
-    return sum(spelling is not None for spelling in vocab.tokens)
-
-
-def _ends(vocab: Vocabulary) -> str:
-    ids = ", ".join(map(str, sorted(vocab.eos_ids)))
-    return f"ended by {ids}" if ids else "none that ends a text"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.2f} ms"
-
-
-def _grid(rows: list[tuple[str, Text]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column()
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(Text(name, style="bold"), value)
-    return grid
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    # A file or a pipe has no width: let no column be cut there.
-    return console if console.is_terminal else Console(highlight=False, width=240)

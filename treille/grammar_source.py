@@ -1,31 +1,34 @@
-"""What `treille grammar` is asked to look at, checked before anything slow is loaded."""
+"""What `treille grammar` and `treille schema` look at, checked before anything slow is loaded."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from treille.cli_errors import CommandError, UsageError
+from treille.runtime.errors import InvalidRequest
+from treille.runtime.schema_source import DEFAULTS, SchemaSource, Spacing, read_choice, read_whitespace
 
 PICTURES = (".svg", ".dot")
-NO_SCHEMAS = (
-    "--schema is not available yet: JSON Schema is not compiled by this version; give --regex PATTERN, or a "
-    "FILE with a Lark grammar"
-)
+
+Kind = Literal["regex", "lark", "schema"]
+NO_SCHEMA = SchemaSource("")
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarSource:
-    """A constraint by its text. `is_regex` says which of the other fields count: `dialect` is a regular
-    expression's, `start` and `parser` are a Lark grammar's."""
+    """A constraint by its text. `kind` says which of the other fields count: `dialect` is a regular
+    expression's, `start` and `parser` are a Lark grammar's, `schema` has a JSON Schema's options."""
 
     title: str
     text: str
-    is_regex: bool
+    kind: Kind
     dialect: str = "python"
     start: str = "start"
     parser: Literal["earley", "lalr"] = "earley"
+    schema: SchemaSource = NO_SCHEMA
 
 
 def read_source(
@@ -36,29 +39,66 @@ def read_source(
     dialect: str | None,
     start: str | None,
     parser: str | None,
+    options: dict[str, str | None],
 ) -> GrammarSource:
     """The one constraint that the command line names. Raises `UsageError` if it is not one, or for an option
     that says nothing about it; `CommandError` for a file that cannot be read."""
-    if schema is not None:
-        raise UsageError(NO_SCHEMAS)
-    if (file is None) == (regex is None):
-        raise UsageError("give either a FILE with a Lark grammar or --regex PATTERN")
+    if sum(one is not None for one in (file, regex, schema)) != 1:
+        raise UsageError("give one of a FILE with a Lark grammar, --regex PATTERN and --schema FILE")
+    kind: Kind = "regex" if regex is not None else "lark" if file is not None else "schema"
+    for name, value, about in (
+        ("--dialect", dialect, "regex"),
+        ("--start", start, "lark"),
+        ("--parser", parser, "lark"),
+        *((f"--{name.replace('_', '-')}", value, "schema") for name, value in options.items()),
+    ):
+        if value is not None and kind != about:
+            words = {"regex": "--regex", "lark": "a Lark grammar", "schema": "a JSON Schema"}
+            raise UsageError(f"{name} is for {words[about]}, not for {words[kind]}")
     if regex is not None:
-        _only_for_files("--start", start)
-        _only_for_files("--parser", parser)
         _one_of("--dialect", dialect, ("python", "ecma"))
-        return GrammarSource(regex, regex, is_regex=True, dialect=dialect or "python")
-    if dialect is not None:
-        raise UsageError("--dialect is for --regex: a Lark grammar's terminals are Python's")
+        return GrammarSource(regex, regex, "regex", dialect=dialect or "python")
+    if schema is not None:
+        return read_schema(schema, options)
     _one_of("--parser", parser, ("earley", "lalr"))
     path = Path(str(file))
     return GrammarSource(
         path.name,
         _read(path),
-        is_regex=False,
+        "lark",
         start=start or "start",
         parser="lalr" if parser == "lalr" else "earley",
     )
+
+
+def read_schema(file: str, options: dict[str, str | None]) -> GrammarSource:
+    """A file with a JSON Schema, and how its values are written: by `SchemaSource`'s names, None where
+    nothing is said. Raises as `read_source` does."""
+    path = Path(file)
+    known: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        try:
+            known[name] = (
+                read_whitespace(_layout(value)) if name == "whitespace" else read_choice(name, value)
+            )
+        except InvalidRequest as error:
+            raise UsageError(f"--{str(error).replace('_', '-', 1)}") from None
+    return GrammarSource(path.name, _read(path), "schema", schema=SchemaSource("", **known))
+
+
+def option_words(source: SchemaSource) -> str:
+    """A schema's options where they are not the usual ones."""
+    words = []
+    for name, usual in DEFAULTS.items():
+        value = getattr(source, name)
+        if isinstance(value, Spacing):
+            separators = value.item_separator, value.key_separator
+            words.append(f"whitespace as json.dumps(indent={value.indent}, separators={separators})")
+        elif value != usual:
+            words.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(words)
 
 
 def check_picture(draw: str | None, *, in_bytes: bool) -> Path | None:
@@ -83,6 +123,16 @@ def check_text(text: str | None) -> bytes | None:
         raise UsageError(f"--text is not UTF-8 at character {error.start}") from error
 
 
+def _layout(value: str) -> object:
+    """A name stays as it is; an object is written as JSON."""
+    if not value.startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise UsageError(f"--whitespace: {value} is not JSON") from None
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -90,11 +140,6 @@ def _read(path: Path) -> str:
         raise CommandError(f"{path} does not exist") from None
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8 at byte {error.start}") from error
-
-
-def _only_for_files(option: str, value: str | None) -> None:
-    if value is not None:
-        raise UsageError(f"{option} is for a Lark grammar, not for --regex")
 
 
 def _one_of(option: str, value: str | None, choices: tuple[str, ...]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from treille.runtime.schema.document import Document
-from treille.runtime.schema.forms import Note
 from treille.runtime.schema.json_text import dumps
 from treille.runtime.schema.nodes import Node
-from treille.runtime.schema.reading import shown
+
+_MAX_ITEMS = 8  # of a list that is shown
+_MAX_TEXT = 60  # characters of a value that are shown
 
 _ONE = (
     *("not", "if", "then", "else", "contains", "items", "propertyNames"),
@@ -104,11 +106,22 @@ _WORDS: Mapping[str, Say] = {
 }
 
 
-def keyword_notes(document: Document, limit: int) -> tuple[list[Note], int]:
-    """What became of every keyword that counts in a document, in the document's order, references last; at
-    most `limit` notes, and how many there are. Kinds: "enforced", and "simplified" for what says nothing
-    where it stands."""
-    notes: list[Note] = []
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of a keyword: `kind` is "enforced", or "simplified" for one that says nothing where it
+    stands. `value` is its value as JSON, where that is short."""
+
+    pointer: str
+    keyword: str
+    value: str
+    kind: str
+    text: str
+
+
+def keywords_told(document: Document, limit: int) -> tuple[list[Told], int]:
+    """Every keyword that counts in a document, in the document's order, references last; at most `limit` of
+    them, and how many there are."""
+    told: list[Told] = []
     count = 0
     for node in reachable(document):
         if isinstance(node.schema, bool):
@@ -118,8 +131,8 @@ def keyword_notes(document: Document, limit: int) -> tuple[list[Note], int]:
             if found is not None:
                 count += 1
                 if count <= limit:
-                    notes.append(Note(node.place(keyword), keyword, *found))
-    return notes, count
+                    told.append(Told(node.place(keyword), keyword, _value_text(value), *found))
+    return told, count
 
 
 def reachable(document: Document) -> Iterator[Node]:
@@ -142,21 +155,18 @@ def reachable(document: Document) -> Iterator[Node]:
             later.append(document.dynamic_target(node, document.enter((), document.root)))
 
 
-def value_text(value: object, length: int = 60) -> str:
-    """A keyword's value on one line, briefly."""
-    if isinstance(value, (dict, list)) and len(value) > 8:
-        return f"{{{len(value):,} members}}" if isinstance(value, dict) else f"[{len(value):,} items]"
-    if isinstance(value, (dict, list)) and any(isinstance(one, (dict, list)) for one in _inner(value)):
-        return "{...}" if isinstance(value, dict) else "[...]"
-    try:
-        text = dumps(value)
-    except (TypeError, ValueError):
-        return shown(value)
-    return text if len(text) <= length else text[: length - 3] + "..."
+def _value_text(value: object) -> str:
+    """A keyword's value, if it is short and holds no schemas."""
+    if isinstance(value, dict) or (
+        isinstance(value, list) and (len(value) > _MAX_ITEMS or not _is_flat(value))
+    ):
+        return ""
+    text = dumps(value, spaced=True)
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
-def _inner(value: dict[str, object] | list[object]) -> list[object]:
-    return list(value.values()) if isinstance(value, dict) else value
+def _is_flat(values: list[object]) -> bool:
+    return not any(isinstance(one, (dict, list)) for one in values)
 
 
 def _paths(schema: Mapping[str, Any]) -> Iterator[tuple[str | int, ...]]:

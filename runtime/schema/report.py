@@ -12,7 +12,7 @@ from treille.runtime.errors import ConstraintError, UnsupportedConstraint
 from treille.runtime.grammar.limits import Budget
 from treille.runtime.schema.document import Document
 from treille.runtime.schema.forms import Forms, Note, Option
-from treille.runtime.schema.keyword_words import keyword_notes, reachable
+from treille.runtime.schema.keyword_words import Told, keywords_told, reachable
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.sets import DocumentSets
 from treille.runtime.schema.value_words import value_lines
@@ -55,7 +55,7 @@ class Report:
     draft: str = ""
     num_schemas: int = 0
     num_keywords: int = 0
-    keywords: tuple[Note, ...] = ()
+    keywords: tuple[Told, ...] = ()
     notes: tuple[Note, ...] = ()
     values: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
@@ -72,12 +72,12 @@ def report(schema: object, *, formats: str = "assert", count: int = 5, seed: int
         document = Document(schema, formats=formats)  # type: ignore[arg-type]
     except ConstraintError as error:
         return Report(refusal=Refusal.of(error))
-    notes, num_keywords = keyword_notes(document, MAX_KEYWORDS)
+    told, num_keywords = keywords_told(document, MAX_KEYWORDS)
     about = {
         "draft": document.root.draft.value,
         "num_schemas": sum(1 for _ in reachable(document)),
         "num_keywords": num_keywords,
-        "keywords": tuple(notes),
+        "keywords": tuple(told),
         "notes": tuple(document.notes),
     }
     try:

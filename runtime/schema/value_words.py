@@ -91,7 +91,7 @@ def array_words(one: ArrayForm) -> str:
 
 def object_words(one: ObjectForm, names: Names) -> str:
     """Objects, as in "objects with a, b if wanted, and other keys"."""
-    if one.high == 0:
+    if one.high == 0 or not (one.regions or any(key.options for key in one.keys)):
         return "the empty object"
     needed = [_json(key.name) for key in one.keys if key.required]
     free = [_json(key.name) for key in one.keys if key.options and not key.required]

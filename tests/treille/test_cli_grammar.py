@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from treille import cli, cli_grammar
+from treille import cli, cli_grammar, cli_parts
 from treille.runtime.grammar import Vocabulary, compile_regex
 from treille.runtime.tokenizer import Tokenizer
 
@@ -173,9 +173,16 @@ def test_without_graphviz(
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ([], 2, "either a FILE with a Lark grammar or --regex"),
-        (["x.lark", "--regex", "a"], 2, "either a FILE"),
-        (["--schema", "s.json"], 2, "give --regex PATTERN, or a FILE with a Lark grammar"),
+        ([], 2, "give one of a FILE with a Lark grammar, --regex PATTERN and --schema FILE"),
+        (["x.lark", "--regex", "a"], 2, "give one of a FILE"),
+        (["--schema", "s.json", "--regex", "a"], 2, "give one of a FILE"),
+        (["--schema", "s.json"], 1, "s.json does not exist"),
+        (["--schema", "s.json", "--start", "a"], 2, "--start is for a Lark grammar, not for a JSON Schema"),
+        (["--regex", "a", "--property-order", "any"], 2, "--property-order is for a JSON Schema"),
+        (["--schema", "s.json", "--property-order", "abc"], 2, "--property-order must be schema or any"),
+        (["--schema", "s.json", "--whitespace", "none"], 2, "--whitespace must be flexible, compact, any"),
+        (["--schema", "s.json", "--whitespace", "{"], 2, "--whitespace: { is not JSON"),
+        (["--schema", "s.json", "--whitespace", '{"indent": -1}'], 2, "--whitespace: indent must be"),
         (["--regex", "a", "--dialect", "perl"], 2, "python or ecma, not perl"),
         (["--regex", "a", "--parser", "lalr"], 2, "--parser is for a Lark grammar"),
         (["--regex", "a", "--start", "s"], 2, "--start is for a Lark grammar"),
@@ -212,7 +219,7 @@ def test_tokenizers_of_folders(tmp_path: Path, tokenizer_file: Path) -> None:
     shutil.copy(tokenizer_file, tmp_path / "tokenizer.json")
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
     for name in (tmp_path, tmp_path / "tokenizer.json"):
-        known, vocab = cli_grammar.read_vocabulary(str(name))
+        known, vocab = cli_parts.read_vocabulary(str(name))
         assert known.eos_ids == vocab.eos_ids == {261}
 
 
