@@ -215,7 +215,8 @@ def _slice_of(machine: Machine, state: int) -> int:  # pragma: no cover
     while node != NONE:
         config = nodes[node, A_COLUMN]
         place = nodes[nodes[config, A_COLUMN]]
-        if place[0] == REGION_AT and nodes[config, HIGH_COLUMN] == 0 and place[HIGH_COLUMN] == NONE:
+        # That it must not be one of some texts matters only where it ends: a slice goes on for ever.
+        if place[0] == REGION_AT and nodes[config, HIGH_COLUMN] == 0:
             text = int64(place[LOW_COLUMN])
             if text_states_of(machine)[text, MIDDLE] < 0:
                 found = slice_allowed(machine, text)
