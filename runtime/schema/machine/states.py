@@ -20,6 +20,7 @@ from treille.runtime.grammar.store import (
     MIDDLE,
     NODE,
     NUM_STATES,
+    SEEN,
     STATE_AT,
     STATUS,
     TRACKERS,
@@ -90,6 +91,7 @@ from treille.runtime.schema.machine.texts import byte_of, first_at_least
 from treille.runtime.schema.machine.words import NUM_SYMBOLS, number_symbol, word_byte
 
 TWIN = TRACKERS  # the column of a state for the one without captured texts; -1: not known yet
+FREE = SEEN  # and for whether any string may go on there, so that it leads to itself
 GAP = BITS  # and for the gap that it is in, if that alone says what white space may follow; else 0
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 
@@ -202,6 +204,7 @@ def _prepare_row(machine: Machine, state: int, node: int) -> None:  # pragma: no
             else:
                 row[0x20:] = NOT_ASKED
                 if alone and _is_free(machine, config):
+                    states_of(machine)[state, FREE] = 1
                     row[0x20:0x80] = state
                     row[_QUOTE], row[_BACKSLASH] = NOT_ASKED, NOT_ASKED
         elif kind == WORD_AT:

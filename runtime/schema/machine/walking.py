@@ -44,13 +44,13 @@ from treille.runtime.schema.machine.rows import (
     SUSPECT,
     VALUE_AT,
 )
-from treille.runtime.schema.machine.states import TWIN, after_byte, mark_next_bytes, state_of_configs, twin_of
+from treille.runtime.schema.machine.states import FREE, TWIN, after_byte, mark_next_bytes, state_of_configs, twin_of
 
 
 @inner
 def is_free(machine: Machine, state: int) -> bool:  # pragma: no cover
     """Whether any string may go on in a state, which then leads to itself."""
-    return rows_of(machine)[state, 0x7E] == state
+    return states_of(machine)[state, FREE] != 0
 
 
 def _step_on(address: int, state: int, byte: int, _: int) -> int:  # pragma: no cover
