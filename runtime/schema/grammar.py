@@ -60,20 +60,24 @@ class SchemaGrammar(Grammar):
         if 0 <= base != state:
             row = self.mask(base).copy()
             self._looked[state] = self.arena.fill(DIFFERENCE, state, base, row)
-            self._keep_suspects(state, self._suspects.get(base))
+            self._settle(state, self._suspects.get(base), row)
             return row
         row = self._fresh_row(state)
         self._looked[state] = self.arena.fill(FREE if base == state else WALK, state, 0, row)
-        self._keep_suspects(state, None)
+        self._settle(state, None, row)
         return row
 
-    def _keep_suspects(self, state: int, more: Int32s | None) -> None:
-        """Keeps the tokens whose verdict depends on what was left out, those of another state among them."""
-        found = self.arena.room[: 2 * int(self.arena.room[0]) + 1].copy()
+    def _settle(self, state: int, more: Int32s | None, row: Mask) -> None:
+        """Looks at the tokens whose verdict depends on a text that the walk left out, those of another state among
+        them; if the text is one that the state itself leaves out, they are kept for the states that have it."""
+        room = self.arena.room
+        found = room[: 2 * int(room[0]) + 1].copy()
         if more is not None:
             found = np.concatenate([found, more[1:]])
             found[0] += more[0]
-            if len(found) > len(self.arena.room):
+            if len(found) > len(room):
                 found = np.array([1, 0, self.vocab.trie.token_start[-1]], np.int32)
         if found[0]:
             self._suspects[state] = found
+            room[: len(found)] = found
+            self.arena.fill(SUSPECTS, state, 0, row)

@@ -436,7 +436,7 @@ def _in_string(
                 _end_string(machine, out, place, stack, captured)
             return
         if byte == _BACKSLASH:
-            if escape_is_live(machine, place, frame, BEGUN):
+            if texts.is_between(machine, place) and escape_is_live(machine, place, frame, BEGUN):
                 _emit(machine, out, place, stack, extended(machine, captured, byte), BEGUN)
             return
         if byte < 0x20:

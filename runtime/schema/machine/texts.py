@@ -308,6 +308,15 @@ def region_accepts(machine: Machine, place: int) -> bool:  # pragma: no cover
 
 
 @inner
+def is_between(machine: Machine, place: int) -> bool:  # pragma: no cover
+    """Whether a place within a string is between two characters."""
+    row = nodes_of(machine)[place]
+    if row[0] == REGION_AT:
+        return text_states_of(machine)[row[LOW_COLUMN], MIDDLE] < 0
+    return not 0x80 <= byte_of(machine, row[A_COLUMN], row[LOW_COLUMN] - 1, row[HIGH_COLUMN]) < 0xC0
+
+
+@inner
 def _point_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # pragma: no cover
     """The code point of a literal's character at byte `depth`, or -1 past its end."""
     byte = byte_of(machine, table, literal, depth)
