@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 from treille.runtime.schema.decimals import mantissa_of, split
 from treille.runtime.schema.number_exponents import any_exponent, exponents_among, scientific_zero
@@ -12,6 +13,12 @@ from treille.runtime.schema.number_rows import DOT, NO_DIGIT, NOWHERE, Rows, Tex
 _ROOT, _WHOLE, _POINT, _BEHIND = range(4)
 _NOTHING: frozenset[int] = frozenset()
 _HERE = frozenset((0,))
+
+
+@lru_cache(maxsize=1024)
+def _alone(goal: int) -> frozenset[int]:
+    """One goal; equal ones are shared."""
+    return frozenset((goal,))
 
 
 class _Trie:
@@ -35,7 +42,7 @@ class _Trie:
                 kind = max(self.kinds[node], _WHOLE)
                 self.kinds.append(_POINT if symbol == DOT else _BEHIND if kind == _POINT else kind)
             node = child
-        self.goals[node] |= {goal}
+        self.goals[node] = self.goals[node] | {goal} if self.goals[node] else _alone(goal)
 
     def spread(self) -> None:
         """What ends at a node ends at the zeros behind it, too."""
@@ -66,21 +73,15 @@ def plain_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
     first, zero_node = rows.following - 1, trie.children[0].get(0)
     for node, children in enumerate(trie.children):
         kind, goal = trie.kinds[node], trie.goals[node]
-        places = {symbol: child + first for symbol, child in children.items()}
         if kind == _ROOT:
-            rows.start([places.get(0, zero), *(places.get(digit, whole_other) for digit in range(1, 10))])
-            continue
-        dot = NOWHERE
-        if kind == _WHOLE:
-            dot = places.get(DOT, points[goal])
-            digits = [places.get(digit, whole_other) for digit in range(10)]
-            digits = NO_DIGIT if node == zero_node else digits
+            rows.start(_digits(zero, whole_other, children, first))
+        elif kind == _WHOLE:
+            digits = NO_DIGIT if node == zero_node else _digits(whole_other, whole_other, children, first)
+            dot = children[DOT] + first if DOT in children else points[goal]
+            rows.add(digits, dot=dot, accepting=bool(goal) == inside)
         else:
-            digits = [
-                places.get(0, zeros[goal]),
-                *(places.get(digit, behind_other) for digit in range(1, 10)),
-            ]
-        rows.add(digits, dot=dot, accepting=kind != _POINT and bool(goal) == inside)
+            digits = _digits(zeros[goal], behind_other, children, first)
+            rows.add(digits, accepting=kind != _POINT and bool(goal) == inside)
     return rows.texts()
 
 
@@ -110,15 +111,21 @@ def scientific_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
     first = rows.following - 1
     for node, children in enumerate(trie.children):
         kind, goal = trie.kinds[node], trie.goals[node]
-        places = {symbol: child + first for symbol, child in children.items()}
         if kind == _ROOT:
-            rows.start([zero_state, *(places.get(digit, first_other) for digit in range(1, 10))])
+            rows.start(_digits(zero_state, first_other, children, first))
         elif kind == _WHOLE:
-            rows.add(NO_DIGIT, dot=places.get(DOT, points[goal]), exponent=after[goal])
+            dot = children[DOT] + first if DOT in children else points[goal]
+            rows.add(NO_DIGIT, dot=dot, exponent=after[goal])
         else:
-            digits = [
-                places.get(0, zeros[goal]),
-                *(places.get(digit, behind_other) for digit in range(1, 10)),
-            ]
+            digits = _digits(zeros[goal], behind_other, children, first)
             rows.add(digits, exponent=NOWHERE if kind == _POINT else after[goal])
     return rows.texts()
+
+
+def _digits(zero: int, others: int, children: dict[int, int], first: int) -> list[int]:
+    """Where ten digits go: to nodes of a trie, which begin at `first`, or where 0 and others go without."""
+    row = [zero] + [others] * 9
+    for symbol, child in children.items():
+        if symbol != DOT:
+            row[symbol] = child + first
+    return row
