@@ -33,7 +33,7 @@ def _leap_west() -> str:
     Each digit of the time says what the same digit of the offset is; the first needs its neighbour for that.
     """
     end = "[^-]*-"
-    tens = _if([f"0[0-3]{end}2", f"(?:0[4-9]|1[0-3]){end}1", f"(?:1[4-9]|2){end}0"])
+    tens = _if([f"0[0-3]{end}2", f"(?:0[4-9]|1[0-3]){end}1", f"(?:1[4-9]|2[0-3]){end}0"])
     ones = _if([f"{digit}{end}.{(3 - digit) % 10}" for digit in range(10)])
     minute_tens = _if([f"{digit}{end}...{5 - digit}" for digit in range(6)])
     minute_ones = _if([f"{digit}{end}....{9 - digit}" for digit in range(10)])
@@ -43,7 +43,8 @@ def _leap_west() -> str:
 def _leap_east() -> str:
     """Leap seconds where the offset has a plus: it is the local time and a minute, before midnight."""
     end = "[^+]*[+]"
-    tens = [f"{digit}(?:[0-8]|9:(?:[0-4]|5[0-8])){end}{digit}" for digit in range(3)]
+    tens = [f"{digit}(?:[0-8]|9:(?:[0-4]|5[0-8])){end}{digit}" for digit in range(2)]
+    tens += [f"2[0-3]{end}2"]
     carried = [f"{digit}9:59{end}{digit + 1}" for digit in range(2)]
     ones = [f"{digit}:(?:[0-4]|5[0-8]){end}.{digit}" for digit in range(10)]
     ones += [f"{digit}:59{end}.{(digit + 1) % 10}" for digit in range(10)]

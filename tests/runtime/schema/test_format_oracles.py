@@ -82,6 +82,15 @@ def test_leap_seconds_are_at_midnight_in_utc(sign: int) -> None:
                 assert not has_format("date-time", f"{other:%Y-%m-%dT%H:%M}:60{offset}")
 
 
+def test_every_local_time_has_its_leap_second() -> None:
+    """All digits of the hours, and of some minutes, with all hours of the offset."""
+    for hour, minute, other, sign in itertools.product(range(30), (0, 29, 59, 60), range(25), (1, -1)):
+        offset = sign * ((sign * (minute + 1)) % 60 + 60 * other)
+        text = f"{hour:02}:{minute:02}:60{'+' if sign > 0 else '-'}{other:02}:{abs(offset) % 60:02}"
+        is_time = hour < 24 and minute < 60 and other < 24
+        assert has_format("time", text) == (is_time and (60 * hour + minute - offset) % 1440 == 1439), text
+
+
 @_quick
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**128 - 1))
 def test_addresses(small: int, large: int) -> None:
