@@ -35,8 +35,8 @@ _MAX_MOVES = 1 << 16  # remembered: which state a token leads to
 
 
 class States(Protocol):
-    """The states of one constraint that were reached so far; `start` is that of the empty text, `seconds` what one
-    question may take. Questions raise `ArenaFull`, and `UnsupportedConstraint` past the time."""
+    """The states of one constraint that were reached so far; `start` is that of the empty text, `seconds`
+    what one question may take. Questions raise `ArenaFull`, and `UnsupportedConstraint` past the time."""
 
     start: int
     seconds: float
@@ -79,7 +79,8 @@ class Grammar(ABC):
 
     @abstractmethod
     def _walked(self, state: int) -> Mask:
-        """The mask of a state, which may be shared with another state; notes in `_looked` how far it looked."""
+        """The mask of a state, which may be shared with another state; notes in `_looked` how far it
+        looked."""
 
     @property
     def nbytes(self) -> int:
@@ -157,8 +158,8 @@ class Grammar(ABC):
 class RegularGrammar(Grammar):
     """A grammar on the regular engine: an expression, or a finished automaton.
 
-    With a token for each single byte every state that leads to acceptance can be spelled; a vocabulary without
-    has the whole automaton explored now, and tokens that lead to a dead end are masked.
+    With a token for each single byte every state that leads to acceptance can be spelled; a vocabulary
+    without has the whole automaton explored now, and tokens that lead to a dead end are masked.
     Raises `InvalidConstraint` if no text is accepted, `UnsupportedConstraint` if the vocabulary cannot spell
     any, or past the limits.
     """

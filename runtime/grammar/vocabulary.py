@@ -121,12 +121,14 @@ class Vocabulary:
 
     @cached_property
     def rests(self) -> Trie:
-        """The trie of what stands behind the text of tokens that go on with the end of a JSON string, or an escape."""
+        """The trie of what stands behind the text of tokens that go on with the end of a JSON string, or with
+        an escape."""
         return build_trie(self._texts_and_rests[1])
 
     @cached_property
     def text_words(self) -> NDArray[np.uint32]:
-        """The mask of the tokens that may stand in a JSON string as they are, the last character perhaps not whole."""
+        """The mask of the tokens that may stand in a JSON string as they are, the last character perhaps not
+        whole."""
         row = np.zeros(self.num_words, np.uint32)
         ids = np.array(self._texts_and_rests[0], np.int64)
         np.bitwise_or.at(row, ids >> 5, np.uint32(1) << (ids & 31).astype(np.uint32))

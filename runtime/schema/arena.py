@@ -1,4 +1,5 @@
-"""`JsonArena`: the machine of one document in use, from Python. It gives room and steps, and answers questions."""
+"""`JsonArena`: the machine of one document in use, from Python. It gives room and steps, and answers
+questions."""
 
 from __future__ import annotations
 
@@ -83,14 +84,13 @@ _NO_CLASSES = classes_of([])
 
 
 class JsonArena:
-    """The states of one document's machine that were reached so far. Not safe to share between threads by itself.
+    """The states of one document's machine that were reached so far. Not safe to share between threads by
+    itself.
 
     `start` is the state of the empty text. `room`: int32, what is suspected of a mask that was filled.
     """
 
-    def __init__(
-        self, tables: Tables, languages: Languages, vocab: Vocabulary, budget: Budget
-    ) -> None:
+    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary, budget: Budget) -> None:
         self._tables = tables
         self._budget = budget
         self._languages = languages
@@ -173,8 +173,8 @@ class JsonArena:
         return self.ask(FORCED, state)
 
     def simplified(self, state: int) -> tuple[int, int | None, int]:
-        """A state without captured texts and long counts; for how many characters it agrees (None: always); and if it
-        is the state itself, the free state that it differs little from, or -1."""
+        """A state without captured texts and long counts; for how many characters it agrees (None: always);
+        and if it is the state itself, the free state that it differs little from, or -1."""
         simple = self.ask(SIMPLIFIED, state)
         facts = self._spine.facts
         agrees = int(facts[AGREES])

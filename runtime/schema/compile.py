@@ -26,8 +26,9 @@ def compile_json_schema(
 ) -> Grammar:
     """The JSON texts of the values that a schema allows. For the options see `Options`.
 
-    Raises `InvalidConstraint` for what is no schema, or one that no value satisfies; `UnsupportedConstraint`, with
-    the keyword and a JSON Pointer to it, for what cannot be enforced exactly or is past a limit.
+    Raises `InvalidConstraint` for what is no schema, or one that no value satisfies;
+    `UnsupportedConstraint`, with the keyword and a JSON Pointer to it, for what cannot be enforced exactly
+    or is past a limit.
     """
     options = Options(whitespace, property_order, number_style, formats)
     try:
@@ -38,7 +39,7 @@ def compile_json_schema(
 
 
 def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budget) -> Grammar:
-    document = Document(schema, formats=options.formats)
+    document = Document(schema, formats="assert" if options.formats == "assert" else "annotation")
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)
     tables = Tables(sets, languages, options)

@@ -1,8 +1,8 @@
 """Forms: what a value may be, sorted by type, ready to be followed or drawn from.
 
-A *set* is what a place in a document asks of a value: schemas that must hold and schemas that must not, all at
-once. Sets are numbered; a set's number is all that a form says of the values below it, so nothing recursive is
-ever unrolled. `Sets.forms` works one out when it is first asked for.
+A *set* is what a place in a document asks of a value: schemas that must hold and schemas that must not, all
+at once. Sets are numbered; a set's number is all that a form says of the values below it, so nothing
+recursive is ever unrolled. `Sets.forms` works one out when it is first asked for.
 
 Everything in a form is inhabited: each of its shapes has a value, and so has every set it names.
 """
@@ -18,8 +18,8 @@ from treille.runtime.schema.strings import Strings
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to be for a member or an item: a value of set `value`, which then counts for each `contains` (of an
-    array) or `exists` (of an object) whose bit is set in `marks`."""
+    """A way to be for a member or an item: a value of set `value`, which then counts for each `contains` (of
+    an array) or `exists` (of an object) whose bit is set in `marks`."""
 
     value: int
     marks: int = 0
@@ -27,9 +27,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of its own standing. Without options it is forbidden. `implies`: places in `ObjectForm.keys` of the
-    keys that must be there if this one is (`dependentRequired`), closed under implication. `declared`: named by a
-    `properties`, and so part of the schema's order."""
+    """A key of its own standing. Without options it is forbidden. `implies`: places in `ObjectForm.keys` of
+    the keys that must be there if this one is (`dependentRequired`), closed under implication. `declared`:
+    named by a `properties`, and so part of the schema's order."""
 
     name: str
     options: tuple[Option, ...]
@@ -40,8 +40,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Endlessly many other keys that are all treated alike. `names` has no key of another region; where it has
-    one of the form's `keys`, that key's own entry holds instead."""
+    """Endlessly many other keys that are all treated alike. `names` has no key of another region; where it
+    has one of the form's `keys`, that key's own entry holds instead."""
 
     names: Strings
     options: tuple[Option, ...]
@@ -49,9 +49,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class ObjectForm:
-    """Objects with `low` to `high` members (None: any number) whose keys are among `keys`, in schema order, and
-    `regions`. For each of the `num_exists` marks at least one member of a region must be of an option with that
-    bit; options of `keys` have none."""
+    """Objects with `low` to `high` members (None: any number) whose keys are among `keys`, in schema order,
+    and `regions`. For each of the `num_exists` marks at least one member of a region must be of an option
+    with that bit; options of `keys` have none."""
 
     keys: tuple[Key, ...] = ()
     regions: tuple[Region, ...] = ()
@@ -70,9 +70,10 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class ArrayForm:
-    """Arrays of `low` to `high` items: first those of `prefix`, each with its options, then any of `rest`. How many
-    items have bit i in their option's marks is within `contains[i]`; options of one place have no value in common
-    where a `contains` has a `high`. `unique`: no two items are equal as JSON values (1 and 1.0 are)."""
+    """Arrays of `low` to `high` items: first those of `prefix`, each with its options, then any of `rest`.
+    How many items have bit i in their option's marks is within `contains[i]`; options of one place have no
+    value in common where a `contains` has a `high`. `unique`: no two items are equal as JSON values (1 and
+    1.0 are)."""
 
     prefix: tuple[tuple[Option, ...], ...] = ()
     rest: tuple[Option, ...] = ()

@@ -68,8 +68,9 @@ class SchemaGrammar(Grammar):
         return row
 
     def _settle(self, state: int, more: Int32s | None, row: Mask) -> None:
-        """Looks at the tokens whose verdict depends on a text that the walk left out, those of another state among
-        them; if the text is one that the state itself leaves out, they are kept for the states that have it."""
+        """Looks at the tokens whose verdict depends on a text that the walk left out, those of another state
+        among them; if the text is one that the state itself leaves out, they are kept for the states that
+        have it."""
         room = self.arena.room
         found = room[: 2 * int(room[0]) + 1].copy()
         if more is not None:

@@ -16,8 +16,8 @@ _BLANKS = frozenset(" \t\n\r")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Fixed white space, as `json.dumps` has it: the separators, and the indentation a level (None: all in one
-    line). Empty objects and arrays have nothing inside."""
+    """Fixed white space, as `json.dumps` has it: the separators, and the indentation a level (None: all in
+    one line). Empty objects and arrays have nothing inside."""
 
     indent: int | None = None
     item_separator: str = ", "
@@ -41,8 +41,8 @@ class Layout:
 class Options:
     """What a request may choose besides its schema.
 
-    `whitespace`: "flexible" (between tokens a few blanks, or up to two line ends and an indentation), "compact" (none),
-    "any" (without bound, around the whole text too: to check texts, not to write them), or a `Layout`.
+    `whitespace`: "flexible" (between tokens one or two blanks, or up to two line ends and then an indentation
+    of up to 40 blanks), "compact" (none), "any" (without bound, around the whole text too: to check texts, not to write them), or a `Layout`.
     `property_order`: "schema" (declared properties in their order, others after them) or "any".
     `number_style`: "json" or "plain" (no exponents). `formats`: "assert" or "annotation".
     """

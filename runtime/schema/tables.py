@@ -1,4 +1,5 @@
-"""From forms to the numbers that the machine works on; a set is worked out when the machine first comes to it."""
+"""From forms to the numbers that the machine works on; a set is worked out when the machine first comes to
+it."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ class Tables:
         return row
 
     def work_out_all(self) -> None:
-        """Works out every set that the root leads to, so that nothing can turn out to be unsupported later on."""
+        """Works out every set that the root leads to, so that nothing can turn out to be unsupported later
+        on."""
         row = 0
         while row < len(self._set_of):
             if not self._values[row, V_KNOWN]:
@@ -195,8 +197,8 @@ class Tables:
     def _text_table(
         self, words: Iterable[tuple[str, int]], regions: Sequence[tuple[int, int]], *, is_keys: bool
     ) -> int:
-        """Literals with their labels, and regions as languages and options. A word with a lone surrogate cannot be
-        written and is left out."""
+        """Literals with their labels, and regions as languages and options. A word with a lone surrogate
+        cannot be written and is left out."""
         spelled = sorted((word.encode("utf-8", "surrogatepass"), label) for word, label in words)
         spelled = [(data, label) for data, label in spelled if not _has_surrogate(data)]
         first = self._add_bytes(b"".join(data for data, _ in spelled))

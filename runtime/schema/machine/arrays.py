@@ -69,7 +69,8 @@ def _counted(machine: Machine, frame: int, which: int) -> int:  # pragma: no cov
 def _least_most(
     machine: Machine, template: int, index: int, which: int
 ) -> tuple[int, int]:  # pragma: no cover
-    """How many of item `index` count for a `contains`, at least and at most: (1, 0) if there is no such item."""
+    """How many of item `index` count for a `contains`, at least and at most: (1, 0) if there is no such
+    item."""
     tables = tables_of(machine)
     at = _static_options(machine, template, index)
     least, most = int64(1), int64(0)
@@ -83,7 +84,8 @@ def _least_most(
 def _can_be_met(
     machine: Machine, template: int, count: int, which: int, counted: int
 ) -> bool:  # pragma: no cover
-    """Whether, with `count` items of which `counted` count, the bounds of the array and a `contains` can be met."""
+    """Whether, with `count` items of which `counted` count, the bounds of the array and a `contains` can be
+    met."""
     tables = tables_of(machine)
     low, high = int64(tables[template + A_LOW]), int64(tables[template + A_HIGH])
     fewest = int64(tables[tables[template + A_CONTAINS] + 2 * which])
@@ -175,8 +177,8 @@ def is_unique(machine: Machine, frame: int) -> bool:  # pragma: no cover
 
 @inner
 def with_items(machine: Machine, frame: int, seen: int, mark: int) -> int:  # pragma: no cover
-    """The frame of an array with unique items: `seen` tells which there are (0: none), `mark` where the captured text
-    of the one to come begins."""
+    """The frame of an array with unique items: `seen` tells which there are (0: none), `mark` where the
+    captured text of the one to come begins."""
     row = nodes_of(machine)[frame]
     template, count, counts = row[A_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
     items = row_of(machine, ITEMS, seen, NONE, mark, NONE)

@@ -19,11 +19,12 @@ START, AFTER, AFTER_TOKEN, FORCED, ONLY, SIMPLIFIED, TEXT_STATE, NOTE, MOVED = r
 
 @njit(cache=True, nogil=True)
 def ask(machine: Machine, other: Machine, what: int, x: int, y: int, z: int) -> int:  # pragma: no cover
-    """START: the state of the empty text. AFTER: the state after bytes y to z of the array `out` from state x, or a
-    negative number. AFTER_TOKEN: the state after token y. FORCED: how many bytes must follow state x, written to
-    `out`. ONLY: see `only_byte`. SIMPLIFIED: the state x without captured texts and long counts; where it is x itself, notes in
-    `facts[BASE]` the free state that it differs little from (x: it is one), or -1. TEXT_STATE: the state of the text store of expression x with trackers y. NOTE: remembers z as the answer
-    to x, y. MOVED: the state that is state x of the machine `other`. For the rest see `fill`.
+    """START: the state of the empty text. AFTER: the state after bytes y to z of the array `out` from state
+    x, or a negative number. AFTER_TOKEN: the state after token y. FORCED: how many bytes must follow state
+    x, written to `out`. ONLY: see `only_byte`. SIMPLIFIED: the state x without captured texts and long
+    counts; where it is x itself, notes in `facts[BASE]` the free state that it differs little from (x: it is
+    one), or -1. TEXT_STATE: the state of the text store of expression x with trackers y. NOTE: remembers z
+    as the answer to x, y. MOVED: the state that is state x of the machine `other`. For the rest see `fill`.
     """
     if what == AFTER_TOKEN:
         trie = trie_of(machine)

@@ -11,7 +11,8 @@ from treille.runtime.schema.machine.memory import (
 )
 from treille.runtime.schema.machine.texts import has_character
 
-# How far it has come: after \, after \u and 0 to 3 digits, after a high surrogate, after its \, then as before.
+# How far it has come: after \, after \u and 0 to 3 digits, after a high surrogate, after its \, then as
+# before.
 BEGUN, HIGH, HIGH_BEGUN, LOW = 1, 6, 7, 8
 PHASE = 16
 _QUOTE, _BACKSLASH, _SLASH = 0x22, 0x5C, 0x2F
@@ -43,8 +44,8 @@ def _short(byte: int) -> int:  # pragma: no cover
 
 @inner
 def after_escape(escape: int, byte: int) -> tuple[int, int]:  # pragma: no cover
-    """The escape after one more byte, and the character it has become: (-1, -1) where the byte may not be, (0,
-    character) at the end, (escape, -1) before."""
+    """The escape after one more byte, and the character it has become: (-1, -1) where the byte may not be,
+    (0, character) at the end, (escape, -1) before."""
     phase, value = escape % PHASE, escape // PHASE
     none = int64(-1)
     if phase == BEGUN:

@@ -22,8 +22,8 @@ PLACES = fixed(1 << 16)
 # Where a gap is.
 ROOT, AFTER_OPEN, AFTER_COMMA, AFTER_COLON, BEFORE_COLON, AFTER_VALUE, AT_END = range(7)
 
-# Flexible white space: one or two blanks; or at most two line ends, and an indentation after them. How far it has
-# come: blanks, or line ends (times `_LINES`), or blanks of the indentation past `_INDENT`.
+# Flexible white space: one or two blanks; or at most two line ends, and an indentation after them. How far
+# it has come: blanks, or line ends (times `_LINES`), or blanks of the indentation past `_INDENT`.
 MAX_BLANKS = fixed(2)
 MAX_LINE_ENDS = fixed(2)
 MAX_INDENT = fixed(40)
@@ -32,7 +32,8 @@ _LINES, _INDENT = fixed(128), fixed(1024)
 
 @inner
 def gap_after(machine: Machine, gap: int, depth: int, byte: int) -> int:  # pragma: no cover
-    """The gap with one more byte of white space, or -1 where it may not be. `depth`: open objects and arrays."""
+    """The gap with one more byte of white space, or -1 where it may not be. `depth`: open objects and
+    arrays."""
     if byte != 0x20 and byte != 0x0A and byte != 0x0D and byte != 0x09:
         return int64(-1)
     mode = tables_of(machine)[H_GAPS]

@@ -1,5 +1,5 @@
-"""Questions about string languages. The regular engine that answers them is large: it is compiled by itself, once, and
-called by its address, or everything that asks would be compiled with it.
+"""Questions about string languages. The regular engine that answers them is large: it is compiled by itself,
+once, and called by its address, or everything that asks would be compiled with it.
 """
 
 from __future__ import annotations

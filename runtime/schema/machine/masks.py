@@ -1,8 +1,8 @@
 """Which tokens may come next: walks of the token trie along the machine's states.
 
-In a free string every token of plain text may come, and of the others only what follows their text matters: they
-are walked by that, all tokens with the same rest at once. Where a string is nearly free (a key that must not be one of
-some others) only the ways on which it differs from a free one are walked.
+In a free string every token of plain text may come, and of the others only what follows their text matters:
+they are walked by that, all tokens with the same rest at once. Where a string is nearly free (a key that
+must not be one of some others) only the ways on which it differs from a free one are walked.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _clear(trie: Trie, row: Words, first: int, end: int) -> None:  # pragma: no 
 
 @inner
 def _suspected(machine: Machine, trie: Trie, node: int) -> None:  # pragma: no cover
-    """Notes the tokens at and below a node: [count, first and end in `token_ids`, ...], where those of `rests` come
-    after those of the trie itself. Past the room for them, all are noted as one."""
+    """Notes the tokens at and below a node: [count, first and end in `token_ids`, ...], where those of
+    `rests` come after those of the trie itself. Past the room for them, all are noted as one."""
     suspects, whole = suspects_of(machine), trie_of(machine)
     count = suspects[0]
     if 2 * count + 2 < len(suspects):
@@ -96,11 +96,12 @@ def _suspected(machine: Machine, trie: Trie, node: int) -> None:  # pragma: no c
 def _walk(
     machine: Machine, trie: Trie, first: int, end: int, state: int, skipped: int, row: Words
 ) -> int:  # pragma: no cover
-    """Makes the bits right of the tokens at the nodes from `first` to `end`, where `state` is that of the node that they
-    lie below; but for those below nodes that a slice of `skipped` covers. Returns how many bytes ahead it looked.
+    """Makes the bits right of the tokens at the nodes from `first` to `end`, where `state` is that of the
+    node that they lie below; but for those below nodes that a slice of `skipped` covers. Returns how many
+    bytes ahead it looked.
 
-    White space between two tokens of a JSON text makes no states of its own here: only how much of it there was
-    is followed, since what may come behind it is the same.
+    White space between two tokens of a JSON text makes no states of its own here: only how much of it there
+    was is followed, since what may come behind it is the same.
     """
     rows, states = rows_of(machine), states_of(machine)
     stack, spaces = stack_of(machine, int64(0)), stack_of(machine, int64(1))
@@ -149,8 +150,10 @@ def _child(trie: Trie, node: int, byte: int) -> int:  # pragma: no cover
 
 
 @inner
-def _walk_endings(machine: Machine, trie: Trie, state: int, node: int, row: Words) -> None:  # pragma: no cover
-    """Makes the bits right of the tokens that end a string at a node (-1: at once), where it is in `state`."""
+# pragma: no cover
+def _walk_endings(machine: Machine, trie: Trie, state: int, node: int, row: Words) -> None:
+    """Makes the bits right of the tokens that end a string at a node (-1: at once), where it is in
+    `state`."""
     ending = _child(trie, node, int64(_QUOTE))
     if ending < 0:
         return
@@ -160,8 +163,9 @@ def _walk_endings(machine: Machine, trie: Trie, state: int, node: int, row: Word
 
 @inner
 def _walk_differences(machine: Machine, trie: Trie, state: int, row: Words) -> None:  # pragma: no cover
-    """Makes a mask of the free state that `state` differs little from one of it. They differ only where a string ends
-    that is one of the literals, or of the keys that were seen: tokens that go up to such an end are walked."""
+    """Makes a mask of the free state that `state` differs little from one of it. They differ only where a
+    string ends that is one of the literals, or of the keys that were seen: tokens that go up to such an end
+    are walked."""
     nodes = nodes_of(machine)
     node = states_of(machine)[state, NODE]
     low, high, depth, table, others = int64(0), int64(0), int64(0), int64(0), int64(NONE)
@@ -250,11 +254,12 @@ def _correct(machine: Machine, trie: Trie, state: int, token_id: int, row: Words
 
 @inner
 def fill(machine: Machine, what: int, state: int, x: int) -> int:  # pragma: no cover
-    """Sets bits of the row to be filled for the tokens that may follow `state`; returns how many bytes ahead it
-    looked.
+    """Sets bits of the row to be filled for the tokens that may follow `state`; returns how many bytes ahead
+    it looked.
 
-    WALK: any state. FREE: a free one. DIFFERENCE: the row is the mask of state x, from which little differs. LONG: the
-    row is right for tokens of up to x bytes. SUSPECTS: it is right but for the tokens that are suspected.
+    WALK: any state. FREE: a free one. DIFFERENCE: the row is the mask of state x, from which little differs.
+    LONG: the row is right for tokens of up to x bytes. SUSPECTS: it is right but for the tokens that are
+    suspected.
     """
     trie, row, suspects = trie_of(machine), row_to_fill(machine), suspects_of(machine)
     if what == LONG:

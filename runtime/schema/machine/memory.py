@@ -1,13 +1,13 @@
 """What the machine works on, as one row of numbers: where its arrays lie, and how long they are.
 
-Compiled code that is handed two dozen arrays, call by call, takes minutes to compile and microseconds to enter. So it
-is handed one, which has the address of each; whoever calls keeps the arrays alive (`JsonArena`).
+Compiled code that is handed two dozen arrays, call by call, takes minutes to compile and microseconds to
+enter. So it is handed one, which has the address of each; whoever calls keeps the arrays alive (`JsonArena`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
@@ -38,8 +38,8 @@ from treille.runtime.grammar.store import (
 
 Machine = Int64s
 
-# The arrays, each as its address and its length: those of the machine, of the store of string languages, of the
-# vocabulary (its tokens, and what stands behind their text), and of the call.
+# The arrays, each as its address and its length: those of the machine, of the store of string languages, of
+# the vocabulary (its tokens, and what stands behind their text), and of the call.
 ARRAYS = (
     *("nodes", "buckets", "memo", "states", "rows", "facts", "values", "tables", "literals"),
     *("text_nodes", "text_buckets", "text_memo", "text_members", "text_states", "text_rows", "text_facts"),
@@ -52,7 +52,8 @@ _AT = {name: fixed(2 * index) for index, name in enumerate(ARRAYS)}
 _LATTICE_COLUMNS, _NODE_COLUMNS, _STATE_COLUMNS, _VALUE_COLUMNS = 65, 7, 6, 6
 NUM_CLASSES = fixed(2 * len(ARRAYS))
 NUM_WORDS = fixed(2 * len(ARRAYS) + 1)
-# Where the machine itself lies, and the code that answers questions about string languages (see `languages.py`).
+# Where the machine itself lies, and the code that answers questions about string languages (see
+# `languages.py`).
 SELF = fixed(2 * len(ARRAYS) + 2)
 ANSWERS = fixed(2 * len(ARRAYS) + 3)
 STEPS_ON = fixed(2 * len(ARRAYS) + 4)  # the code that goes one byte further (see `walking.py`)
@@ -80,8 +81,7 @@ def place(machine: Machine, arrays: Mapping[str, NDArray[Any]]) -> None:
         machine[at], machine[at + 1] = array.__array_interface__["data"][0], len(array)
 
 
-@intrinsic
-def call(typing_context: Any, code: Any, machine: Any, what: Any, x: Any, y: Any) -> Any:
+def _typed_call(typing_context: Any, code: Any, machine: Any, what: Any, x: Any, y: Any) -> Any:
     """Calls compiled code at an address with four numbers, and gives the number that it returns."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
@@ -92,14 +92,19 @@ def call(typing_context: Any, code: Any, machine: Any, what: Any, x: Any, y: Any
     return types.int64(types.int64, types.int64, types.int64, types.int64, types.int64), generate
 
 
-@intrinsic
-def _pointer(typing_context: Any, address: Any) -> Any:
+call = cast(Callable[[int, int, int, int, int], int], intrinsic(_typed_call))
+
+
+def _typed_pointer(typing_context: Any, address: Any) -> Any:
     """An address as a pointer."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.int64), generate
+
+
+_pointer = cast(Callable[[int], Any], intrinsic(_typed_pointer))
 
 
 _NODES, _BUCKETS, _MEMO = _AT["nodes"], _AT["buckets"], _AT["memo"]
@@ -317,7 +322,8 @@ def mixed_of(m: Machine) -> Int64s:  # pragma: no cover
 
 @inner
 def row_of(m: Machine, kind: int, a: int, b: int, low: int, high: int) -> int:  # pragma: no cover
-    """The row with these columns, made if it is new; 0, and trouble noted, if there is no room. See `store.intern`."""
+    """The row with these columns, made if it is new; 0, and trouble noted, if there is no room. See
+    `store.intern`."""
     facts, nodes = facts_of(m), nodes_of(m)
     buckets = carray(_pointer(m[_BUCKETS]), (m[_BUCKETS + 1],), np.int64)
     facts[STEPS] -= 1

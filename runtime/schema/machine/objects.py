@@ -127,7 +127,8 @@ def _marks_missing(machine: Machine, frame: int, more: int) -> int:  # pragma: n
 
 @inner
 def _is_small(machine: Machine, template: int) -> bool:  # pragma: no cover
-    """Whether a frame needs but one number to tell which keys were seen, and nothing is to be counted but them."""
+    """Whether a frame needs but one number to tell which keys were seen, and nothing is to be counted but
+    them."""
     tables = tables_of(machine)
     return (
         tables[template + O_NUM_WORDS] == 1
@@ -294,7 +295,8 @@ def after_key(machine: Machine, frame: int, key: int) -> int:  # pragma: no cove
 
 @inner
 def after_other(machine: Machine, frame: int, text: int, marks: int) -> int:  # pragma: no cover
-    """The frame with a key of a region, whose text is `text` (or `UNKNOWN`), and a value that meets `marks`."""
+    """The frame with a key of a region, whose text is `text` (or `UNKNOWN`), and a value that meets
+    `marks`."""
     row = nodes_of(machine)[frame]
     template, seen, more = row[A_COLUMN], row[B_COLUMN], row[HIGH_COLUMN]
     low = (row[LOW_COLUMN] // COUNTED + 1) * COUNTED

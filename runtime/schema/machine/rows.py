@@ -1,9 +1,10 @@
 """The machine that follows JSON texts: how its parts are laid out as rows of numbers.
 
-It is a pushdown: a *configuration* is a place (what is being read), a stack of open objects and arrays with how
-far each has come, and, where what is read will matter later, the text of it. A state is a set of
-configurations, since a value may still be several things. All are rows of a `Store`, in which equal ones are the
-same row; states are made when they are first reached. Strings are followed by the regular engine in a store of its own.
+It is a pushdown: a *configuration* is a place (what is being read), a stack of open objects and arrays with
+how far each has come, and, where what is read will matter later, the text of it. A state is a set of
+configurations, since a value may still be several things. All are rows of a `Store`, in which equal ones are
+the same row; states are made when they are first reached. Strings are followed by the regular engine in a
+store of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from treille.runtime.schema.machine.memory import (
     tables_of,
 )
 
-# Kinds of rows, and what the columns a, b, low, high mean. "Gap": how much white space was read, see `gaps.py`.
+# Kinds of rows, and what the columns a, b, low, high mean. "Gap": how much white space was read, see
+# `gaps.py`.
 CONFIG = fixed(1)  # place a, stack b, captured text low, escape high
 VALUE_AT = fixed(2)  # a value a comes, after gap b
 WORD_AT = fixed(3)  # within null, true or false (a = 0, 1, 2), of which b characters were read
@@ -53,7 +55,8 @@ EMPTY_TEXT = fixed(1)  # row 1: a text without bytes
 UNKNOWN = fixed(-1)  # a text, or a row of seen items, that was left out
 NOT_ASKED, NOWHERE, SUSPECT = fixed(-2), fixed(-1), fixed(-3)  # in rows of states, and as a state
 
-# Rows of `values`: whether it was worked out, null/true/false as bits, and where its parts are in `tables` (0: none).
+# Rows of `values`: whether it was worked out, null/true/false as bits, and where its parts are in `tables`
+# (0: none).
 V_KNOWN, V_WORDS, V_NUMBERS, V_STRINGS, V_OBJECTS, V_ARRAYS = range(6)
 VALUE_COLUMNS = 6
 

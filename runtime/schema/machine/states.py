@@ -1,7 +1,7 @@
 """States of the machine: sets of configurations, and the door that Python asks through.
 
-A state's row has, by byte, the state that follows: -1 nowhere, -2 not asked yet, -3 it depends on a text that was
-left out. Most bytes lead nowhere from most places; those rows are filled in when the state is made.
+A state's row has, by byte, the state that follows: -1 nowhere, -2 not asked yet, -3 it depends on a text
+that was left out. Most bytes lead nowhere from most places; those rows are filled in when the state is made.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ _QUOTE, _BACKSLASH = 0x22, 0x5C
 
 @inner
 def state_of_configs(machine: Machine, configs: Int64s) -> int:  # pragma: no cover
-    """The state of some configurations; overwrites them. `NOWHERE`, and trouble noted, if there is no room."""
+    """The state of some configurations; overwrites them. `NOWHERE`, and trouble noted, if there is no
+    room."""
     if len(configs) > 1:
         configs.sort()
     node = int64(NONE)
@@ -282,7 +283,8 @@ def _is_free(machine: Machine, config: int) -> bool:  # pragma: no cover
 
 @inner
 def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no cover
-    """The state after one more byte, `NOWHERE` or `SUSPECT`; noted in the state's row, if there was no trouble."""
+    """The state after one more byte, `NOWHERE` or `SUSPECT`; noted in the state's row, if there was no
+    trouble."""
     known = int64(rows_of(machine)[state, byte])
     if known != NOT_ASKED:
         return known
@@ -376,8 +378,8 @@ def _without_mark(machine: Machine, place: int) -> int:  # pragma: no cover
 
 @inner
 def simpler(machine: Machine, state: int, count_too: int) -> int:  # pragma: no cover
-    """The state in which captured texts are left out and, where `count_too`, long counts are endless; how many
-    characters ahead those agree is noted in `facts[AGREES]`."""
+    """The state in which captured texts are left out and, where `count_too`, long counts are endless; how
+    many characters ahead those agree is noted in `facts[AGREES]`."""
     nodes = nodes_of(machine)
     node = int64(states_of(machine)[state, NODE])
     facts_of(machine)[AGREES] = MANY

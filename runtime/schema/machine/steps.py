@@ -1,7 +1,8 @@
 """One byte further: what every configuration of a state becomes, and the state that they make together.
 
-A configuration is only made if a text leads from it to the end, so every state does. Where that depends on a text
-that was left out (see `simplified`), the step is a `SUSPECT` and the byte must be looked at again with the text.
+A configuration is only made if a text leads from it to the end, so every state does. Where that depends on a
+text that was left out (see `simplified`), the step is a `SUSPECT` and the byte must be looked at again with
+the text.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def _replaced(machine: Machine, stack: int, frame: int) -> int:  # pragma: no co
 
 @inner
 def _after_value(machine: Machine, stack: int, captured: int) -> tuple[int, int]:  # pragma: no cover
-    """The stack and the captured text once a value has ended: an array whose items must differ takes it down."""
+    """The stack and the captured text once a value has ended: an array whose items must differ takes it
+    down."""
     frame = _top(machine, stack)
     if frame == NONE or nodes_of(machine)[frame, 0] != ARRAY or not arrays.is_unique(machine, frame):
         return int64(stack), int64(captured)
@@ -229,8 +231,8 @@ def _begin_value(
 def _begin_item(
     machine: Machine, out: Int64s, stack: int, captured: int, byte: int
 ) -> None:  # pragma: no cover
-    """The next item of an array, each way it may be: its first byte, or where `byte` is a comma the gap before it.
-    `captured` does not have the byte yet."""
+    """The next item of an array, each way it may be: its first byte, or where `byte` is a comma the gap
+    before it. `captured` does not have the byte yet."""
     frame = _top(machine, stack)
     is_unique = arrays.is_unique(machine, frame)
     if byte == _COMMA and is_unique and arrays.left_out(machine, frame):

@@ -1,8 +1,8 @@
 """Strings and keys: one of certain literals, or any other text of a region, in any spelling.
 
-A string is followed by its decoded value, in UTF-8, whether a character is written as itself or escaped. A text
-of a region is none of the table's literals and none of the keys that were seen: where one of those could still
-become of it, the place carries them along (an EXTRA).
+A string is followed by its decoded value, in UTF-8, whether a character is written as itself or escaped. A
+text of a region is none of the table's literals and none of the keys that were seen: where one of those
+could still become of it, the place carries them along (an EXTRA).
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def byte_of(machine: Machine, table: int, literal: int, depth: int) -> int:  # p
 def first_at_least(
     machine: Machine, table: int, low: int, high: int, depth: int, byte: int
 ) -> int:  # pragma: no cover
-    """The first of literals `low` to `high`, all the same up to `depth`, whose byte there is not below `byte`."""
+    """The first of literals `low` to `high`, all the same up to `depth`, whose byte there is not below
+    `byte`."""
     while low < high:
         middle = (low + high) // 2
         if byte_of(machine, table, middle, depth) < byte:

@@ -44,7 +44,14 @@ from treille.runtime.schema.machine.rows import (
     SUSPECT,
     VALUE_AT,
 )
-from treille.runtime.schema.machine.states import FREE, TWIN, after_byte, mark_next_bytes, state_of_configs, twin_of
+from treille.runtime.schema.machine.states import (
+    FREE,
+    TWIN,
+    after_byte,
+    mark_next_bytes,
+    state_of_configs,
+    twin_of,
+)
 
 
 @inner
@@ -59,7 +66,8 @@ def _step_on(address: int, state: int, byte: int, _: int) -> int:  # pragma: no 
 
 @cache
 def steps_on() -> Any:
-    """The code that goes one byte further, compiled when it is first wanted; its `address` belongs in a machine."""
+    """The code that goes one byte further, compiled when it is first wanted; its `address` belongs in a
+    machine."""
     return cfunc(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(_step_on)
 
 
