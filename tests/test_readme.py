@@ -23,7 +23,7 @@ CLAIM = re.compile(r"^(?P<expression>\S.*?)  # -> (?P<value>.+)$", re.MULTILINE)
 
 def run(block: str, names: dict[str, Any]) -> int:
     """Run a block and check its claims (`expression  # -> repr of its value`); returns how many it made."""
-    exec(compile(block, "README.md", "exec"), names)
+    exec(compile(block, "README.md", "exec", dont_inherit=True), names)
     claims = list(CLAIM.finditer(block))
     for claim in claims:
         value = eval(claim["expression"], names)  # noqa: S307 - our own README
@@ -50,7 +50,7 @@ def test_the_tour_runs() -> None:
     """The blocks about the language, in their order, as one session."""
     names: dict[str, Any] = {"__name__": "readme"}
     made = [run(block, names) for block in BLOCKS if "openai" not in block]
-    assert len(made) == 3 and all(made)
+    assert len(made) == 4 and all(made)
 
 
 def test_the_client_example_runs(server: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treille.runtime.errors import ConstraintError, UnsupportedConstraint
 from treille.runtime.grammar.limits import Budget
@@ -73,13 +73,13 @@ def report(schema: object, *, formats: str = "assert", count: int = 5, seed: int
     except ConstraintError as error:
         return Report(refusal=Refusal.of(error))
     told, num_keywords = keywords_told(document, MAX_KEYWORDS)
-    about = {
-        "draft": document.root.draft.value,
-        "num_schemas": sum(1 for _ in reachable(document)),
-        "num_keywords": num_keywords,
-        "keywords": tuple(told),
-        "notes": tuple(document.notes),
-    }
+    found = Report(
+        draft=document.root.draft.value,
+        num_schemas=sum(1 for _ in reachable(document)),
+        num_keywords=num_keywords,
+        keywords=tuple(told),
+        notes=tuple(document.notes),
+    )
     try:
         budget = Budget("schema", seconds=SECONDS)
         languages = Languages(document.patterns, document.formats, budget=budget)
@@ -87,9 +87,9 @@ def report(schema: object, *, formats: str = "assert", count: int = 5, seed: int
         values = value_lines(sets.forms(sets.root), _names(document, languages))
         _look_everywhere(sets)
     except ConstraintError as error:
-        return Report(**about, refusal=Refusal.of(error))
-    found, none = _examples(sets, languages, count, seed)
-    return Report(**about, values=tuple(values), examples=found, no_examples=none)
+        return replace(found, refusal=Refusal.of(error))
+    drawn, none = _examples(sets, languages, count, seed)
+    return replace(found, values=tuple(values), examples=drawn, no_examples=none)
 
 
 def _names(document: Document, languages: Languages) -> dict[int, str]:
@@ -117,8 +117,10 @@ def _options(forms: Forms) -> Iterator[Option]:
         for options in (*array.prefix, array.rest):
             yield from options
     for one in forms.objects:
-        for part in (*one.keys, *one.regions):
-            yield from part.options
+        for key in one.keys:
+            yield from key.options
+        for region in one.regions:
+            yield from region.options
 
 
 def _examples(sets: DocumentSets, languages: Languages, count: int, seed: int) -> tuple[tuple[str, ...], str]:

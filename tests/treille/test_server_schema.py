@@ -168,3 +168,40 @@ def test_openais_client(serve_fake: Callable[..., Any]) -> None:
     assert done.choices[0].message.parsed == Point(x=3, name="p")
     sent = json.loads(engine.submitted[-1].params.schema)
     assert sent["required"] == ["x", "name"] and sent["additionalProperties"] is False
+
+
+class TestTheRealEngine:
+    """The engine's own constraints, over a model that says noise."""
+
+    def test_json_mode_is_any_object(self, serve_history: Callable[..., Any]) -> None:
+        _, live = serve_history()
+        with live.http() as client:
+            for seed in range(4):
+                body = {"prompt": "x", "max_tokens": 900, "seed": seed, "whitespace": "compact"}
+                body["response_format"] = {"type": "json_object"}
+                body["logit_bias"] = {str(ord("}")): 12, str(ord('"')): 6, str(ord("0")): 6}
+                answer = client.post("/v1/completions", json=body)
+                assert answer.status_code == 200, answer.text
+                (choice,) = answer.json()["choices"]
+                assert choice["text"].startswith("{")
+                if choice["finish_reason"] == "stop":
+                    assert isinstance(json.loads(choice["text"]), dict)
+
+    def test_refusals_name_the_place(self, serve_history: Callable[..., Any]) -> None:
+        _, live = serve_history()
+        bad = {"properties": {"a": {"pattern": "(a)\\1"}}}
+        never = {"type": "string", "minLength": 2, "maxLength": 1}
+        with live.http() as client:
+            for schema, code, words in (
+                (bad, "unsupported_constraint", "#/properties/a/pattern"),
+                (never, "invalid_constraint", "no value"),
+                ({"type": 3}, "invalid_constraint", "#/type"),
+            ):
+                for field, body in (
+                    ("schema", {"schema": schema}),
+                    ("response_format.json_schema.schema", {"response_format": named(schema)}),
+                ):
+                    answer = client.post("/v1/completions", json={"prompt": "x", **body})
+                    error = answer.json()["error"]
+                    assert answer.status_code == 400 and error["param"] == field
+                    assert error["code"] == code and words in error["message"]
