@@ -142,13 +142,13 @@ class Arena:
             facts[TROUBLE] = 0
             if trouble == TOO_DEEP:
                 raise UnsupportedConstraint("constraint", "offset 0", "it is nested too deeply")
-            if trouble == FULL:
-                self.grow()
-            elif not started:
+            if not started:
                 started = time.thread_time()
             elif time.thread_time() - started > self.seconds:
                 reason = f"one step of it takes longer than the limit of {self.seconds:g} s"
                 raise UnsupportedConstraint("constraint", "offset 0", reason)
+            if trouble == FULL:
+                self.grow()
             else:
                 steps *= 2
 
