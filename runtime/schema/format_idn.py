@@ -129,10 +129,10 @@ def _sets() -> dict[str, Ranges]:
             one = chr(code)
             decomposed = unicodedata.decomposition(one)
             if decomposed and decomposed[0] != "<" and unicodedata.is_normalized("NFC", one):
-                first, second = (int(part, 16) for part in decomposed.split())
-                found["second"].append((second, second))
-                if not unicodedata.combining(chr(second)):
-                    found["first"].append((first, first))
+                front, behind = (int(part, 16) for part in decomposed.split())
+                found["second"].append((behind, behind))
+                if not unicodedata.combining(chr(behind)):
+                    found["first"].append((front, front))
             if code in _VALID or (code not in _INVALID and _is_valid(one, decomposed)):
                 found[_kind(one)].append((code, code))
     sets = {name: charset.make_set(pairs) for name, pairs in found.items()}
