@@ -36,6 +36,7 @@ from treille.runtime.grammar.store import (
 )
 from treille.runtime.grammar.vocabulary import Vocabulary
 from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.machine.beginnings import MAX_CONFIGS
 from treille.runtime.schema.machine.door import (
     AFTER,
     AFTER_TOKEN,
@@ -72,7 +73,6 @@ from treille.runtime.schema.machine.rows import (
     H_Y,
     LOW_COLUMN,
 )
-from treille.runtime.schema.machine.steps import MAX_CONFIGS
 from treille.runtime.schema.machine.walking import steps_on
 from treille.runtime.schema.tables import Tables
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.store import Bytes, Int64s
-from treille.runtime.schema.forms import ArrayForm, Key, ObjectForm, Option, Region, Sets
+from treille.runtime.schema.forms import ArrayForm, Forms, Key, ObjectForm, Option, Region, Sets
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.machine import gaps
 from treille.runtime.schema.machine.rows import (
@@ -43,6 +43,7 @@ from treille.runtime.schema.strings import Strings
 _WORD_BITS: dict[bool | None, int] = {None: 1, True: 2, False: 4}
 _GAPS = {"compact": gaps.COMPACT, "flexible": gaps.FLEXIBLE, "any": gaps.ANY}
 Values = NDArray[np.int64]
+MAX_AT_ONCE = 4096
 MAX_NUMBER = (1 << 62) - 1  # bounds past it are as good as none
 _MAX_CONTAINS = 2
 
@@ -147,6 +148,33 @@ class Tables:
             if not self._values[row, V_KNOWN]:
                 self.work_out(row)
             row += 1
+        if self._most_at_once() > MAX_AT_ONCE:
+            reason = "values within values may each be several things at once, more than can be followed"
+            raise UnsupportedConstraint("schema", "#", reason)
+
+    def _most_at_once(self) -> int:
+        """A bound on how many things a value may still be at once, along the values that it is within.
+
+        A set within itself counts once: how deep a text will be is not known.
+        """
+        most: dict[int, int] = {}
+        waiting = [self._sets.root]
+        open_sets: set[int] = set()
+        while waiting:
+            number = waiting[-1]
+            places = _alternatives(self._sets.forms(number))
+            missing = [
+                one for place in places for one in place if one not in most and one not in open_sets
+            ]
+            if number in most or (number in open_sets and not missing) or not missing:
+                sums = (sum(most.get(one, 1) for one in place) for place in places)
+                most.setdefault(number, min(max(sums, default=1), 1 << 40))
+                open_sets.discard(number)
+                waiting.pop()
+            else:
+                open_sets.add(number)
+                waiting.extend(dict.fromkeys(missing))
+        return max(most.values(), default=1)
 
     def work_out(self, row: int) -> None:
         """Fills in a row of `values`. Raises `UnsupportedConstraint`."""
@@ -290,6 +318,20 @@ class Tables:
         self._tables[at : at + 2] = len(self._seen), self._options(found)
         self._seen[at] = SeenItems(values, left)
         return at
+
+
+def _alternatives(forms: Forms) -> list[list[int]]:
+    """By key, and by place of an item, the sets that the value there may be of."""
+    found: dict[object, list[int]] = {}
+    for form in forms.objects:
+        for key in form.keys:
+            found.setdefault(key.name, []).extend(one.value for one in key.options)
+        for region in form.regions:
+            found.setdefault(None, []).extend(one.value for one in region.options)
+    for array in forms.arrays:
+        for place, options in enumerate((*array.prefix, array.rest)):
+            found.setdefault(place, []).extend(one.value for one in options)
+    return list(found.values())
 
 
 def _check_counts(form: ArrayForm) -> None:

@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from treille.runtime.grammar.store import TOO_DEEP, TROUBLE, Int64s, inner, int64
+from treille.runtime.grammar.store import Int64s, inner, int64
 from treille.runtime.schema.machine import arrays, gaps, objects, texts
+from treille.runtime.schema.machine.beginnings import (
+    after_value,
+    begin_string,
+    begin_value,
+    emit,
+    ended,
+    gap_after,
+    gap_done,
+    replaced,
+    top,
+)
 from treille.runtime.schema.machine.escapes import BEGUN, after_escape, escape_is_live
 from treille.runtime.schema.machine.memory import (
     Machine,
-    facts_of,
     nodes_of,
-    recall,
     row_of,
     tables_of,
-    values_of,
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
     ARRAY,
-    ASK_ITEM,
-    ASK_REGION,
-    ASK_VALUE,
     B_COLUMN,
     BYTE,
     COLON_AT,
-    CONFIG,
     EMPTY_TEXT,
     ENDED,
     FOLLOWED,
@@ -45,186 +49,25 @@ from treille.runtime.schema.machine.rows import (
     O_TABLE,
     OBJECT,
     OPENED,
-    PUSHED,
     R_OPTIONS,
     REGION_AT,
     REGION_COLUMNS,
     T_IS_KEYS,
-    T_NUM,
-    T_NUM_REGIONS,
     T_REGIONS,
     UNKNOWN,
-    V_ARRAYS,
-    V_KNOWN,
-    V_NUMBERS,
-    V_OBJECTS,
-    V_STRINGS,
-    V_WORDS,
     VALUE_AT,
     WORD_AT,
-    ask_python,
     extended,
 )
 from treille.runtime.schema.machine.words import (
     NUM_SYMBOLS,
-    begins_word,
     number_symbol,
     word_byte,
     word_length,
 )
 
-MAX_CONFIGS = 2048
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _CURLY, _UNCURLY, _SQUARE, _UNSQUARE = 0x7B, 0x7D, 0x5B, 0x5D
-
-
-@inner
-def _emit(
-    machine: Machine, out: Int64s, place: int, stack: int, captured: int, escape: int
-) -> None:  # pragma: no cover
-    """Adds a configuration to `out`, whose first number says how many there are."""
-    count = out[0] + 1
-    if count == MAX_CONFIGS:
-        facts_of(machine)[TROUBLE] = TOO_DEEP
-        return
-    out[0] = count
-    out[count] = row_of(machine, CONFIG, place, stack, captured, escape)
-
-
-@inner
-def _depth(machine: Machine, stack: int) -> int:  # pragma: no cover
-    """How many objects and arrays are open."""
-    depth = 0
-    while stack != NONE:
-        depth += 1
-        stack = nodes_of(machine)[stack, B_COLUMN]
-    return int64(depth)
-
-
-@inner
-def _gap_after(machine: Machine, gap: int, stack: int, byte: int) -> int:  # pragma: no cover
-    if byte > 0x20:
-        return int64(-1)
-    return gaps.gap_after(machine, gap, _depth(machine, stack), byte)
-
-
-@inner
-def _gap_done(machine: Machine, gap: int, stack: int) -> bool:  # pragma: no cover
-    return gaps.gap_done(machine, gap, _depth(machine, stack))
-
-
-@inner
-def _top(machine: Machine, stack: int) -> int:  # pragma: no cover
-    return int64(NONE if stack == NONE else nodes_of(machine)[stack, A_COLUMN])
-
-
-@inner
-def _replaced(machine: Machine, stack: int, frame: int) -> int:  # pragma: no cover
-    """The stack with another frame on top."""
-    return row_of(machine, PUSHED, frame, int64(nodes_of(machine)[stack, B_COLUMN]), NONE, NONE)
-
-
-@inner
-def _after_value(machine: Machine, stack: int, captured: int) -> tuple[int, int]:  # pragma: no cover
-    """The stack and the captured text once a value has ended: an array whose items must differ takes it
-    down."""
-    frame = _top(machine, stack)
-    if frame == NONE or nodes_of(machine)[frame, 0] != ARRAY or not arrays.is_unique(machine, frame):
-        return int64(stack), int64(captured)
-    mark = arrays.mark_of(machine, frame)
-    seen = int64(UNKNOWN)
-    if captured != UNKNOWN:
-        seen = recall(machine, frame, captured)
-        if seen < 0:
-            ask_python(machine, ASK_ITEM, frame, captured)
-            return int64(stack), int64(captured)
-    frame = arrays.with_items(machine, frame, seen, EMPTY_TEXT)
-    return _replaced(machine, stack, frame), int64(NONE if mark == EMPTY_TEXT else captured)
-
-
-@inner
-def _ended(machine: Machine, out: Int64s, stack: int, captured: int) -> None:  # pragma: no cover
-    """A value has ended, and nothing is read of what follows."""
-    if stack == NONE:
-        _emit(
-            machine,
-            out,
-            row_of(machine, ENDED, gaps.AT_END * gaps.PLACES, NONE, NONE, NONE),
-            NONE,
-            NONE,
-            NONE,
-        )
-    else:
-        place = row_of(machine, FOLLOWED, gaps.AFTER_VALUE * gaps.PLACES, NONE, NONE, NONE)
-        _emit(machine, out, place, stack, captured, NONE)
-
-
-@inner
-def _begin_string(
-    machine: Machine, out: Int64s, table: int, stack: int, captured: int, others: int
-) -> None:  # pragma: no cover
-    """After the quote of a string or key; `others`: keys that were seen."""
-    frame = _top(machine, stack)
-    tables = tables_of(machine)
-    literals = int64(NONE)
-    if tables[table + T_NUM]:
-        literals = row_of(machine, LITERAL_AT, table, NONE, int64(tables[table + T_NUM]), NONE)
-        if texts.is_live(machine, literals, frame):
-            _emit(machine, out, literals, stack, captured, NONE)
-    is_keys = tables[table + T_IS_KEYS] != 0
-    if is_keys and not objects.any_other_allowed(machine, frame):
-        return
-    for region in range(tables[table + T_NUM_REGIONS]):
-        at = tables[table + T_REGIONS] + region * REGION_COLUMNS
-        state = recall(machine, -2 - tables[at], 0)
-        if state < 0:
-            ask_python(machine, ASK_REGION, int64(tables[at]), NONE)
-            return
-        if is_keys:
-            mark = int64(EMPTY_TEXT if captured == NONE else captured)
-            place = texts.region_place(machine, table, region, state, literals, others, mark)
-            if texts.is_live(machine, place, frame):
-                _emit(machine, out, place, stack, mark, NONE)
-        else:
-            place = texts.region_place(machine, table, region, state, literals, NONE, NONE)
-            if texts.is_live(machine, place, frame):
-                _emit(machine, out, place, stack, captured, NONE)
-
-
-@inner
-def _begin_value(
-    machine: Machine, out: Int64s, value: int, stack: int, captured: int, byte: int
-) -> None:  # pragma: no cover
-    """The first byte of a value; `captured` has it already."""
-    row = values_of(machine)[value]
-    if not row[V_KNOWN]:
-        ask_python(machine, ASK_VALUE, value, NONE)
-        return
-    tables = tables_of(machine)
-    if byte == _QUOTE:
-        if row[V_STRINGS]:
-            _begin_string(machine, out, int64(row[V_STRINGS]), stack, captured, NONE)
-    elif byte == _CURLY or byte == _SQUARE:
-        at = row[V_OBJECTS if byte == _CURLY else V_ARRAYS]
-        opened = row_of(machine, OPENED, gaps.AFTER_OPEN * gaps.PLACES, NONE, NONE, NONE)
-        for index in range(tables[at]):
-            template = int64(tables[at + 1 + index])
-            if byte == _CURLY:
-                frame = objects.opened_object(machine, template)
-            else:
-                frame = arrays.opened_array(machine, template)
-            _emit(machine, out, opened, row_of(machine, PUSHED, frame, stack, NONE, NONE), captured, NONE)
-    elif begins_word(byte) >= 0:
-        word = begins_word(byte)
-        if (row[V_WORDS] >> word) & 1:
-            _emit(machine, out, row_of(machine, WORD_AT, word, int64(1), NONE, NONE), stack, captured, NONE)
-    elif row[V_NUMBERS]:
-        symbol = number_symbol(byte)
-        if symbol >= 0:
-            following = tables[row[V_NUMBERS] + 1 + symbol]
-            if following >= 0:
-                place = row_of(machine, NUMBER_AT, int64(row[V_NUMBERS]), int64(following), NONE, NONE)
-                _emit(machine, out, place, stack, captured, NONE)
 
 
 @inner
@@ -233,7 +76,7 @@ def _begin_item(
 ) -> None:  # pragma: no cover
     """The next item of an array, each way it may be: its first byte, or where `byte` is a comma the gap
     before it. `captured` does not have the byte yet."""
-    frame = _top(machine, stack)
+    frame = top(machine, stack)
     is_unique = arrays.is_unique(machine, frame)
     if byte == _COMMA and is_unique and arrays.left_out(machine, frame):
         tables_of(machine)[H_SUSPECT] = 1
@@ -255,25 +98,25 @@ def _begin_item(
             mark = int64(EMPTY_TEXT if begun == NONE else begun)
             following = arrays.with_items(machine, following, seen, mark)
             begun = mark
-        above = _replaced(machine, stack, following)
+        above = replaced(machine, stack, following)
         if byte == _COMMA:
             place = row_of(machine, VALUE_AT, value, gaps.AFTER_COMMA * gaps.PLACES, NONE, NONE)
-            _emit(machine, out, place, above, begun, NONE)
+            emit(machine, out, place, above, begun, NONE)
         else:
-            _begin_value(machine, out, value, above, extended(machine, begun, byte), byte)
+            begin_value(machine, out, value, above, extended(machine, begun, byte), byte)
 
 
 @inner
 def _close(machine: Machine, out: Int64s, stack: int, captured: int, byte: int) -> None:  # pragma: no cover
     """The end of the object or array on top, if it may end. `captured` has the byte already."""
-    frame = _top(machine, stack)
+    frame = top(machine, stack)
     if nodes_of(machine)[frame, 0] == OBJECT:
         if byte != _UNCURLY or not objects.may_close(machine, frame):
             return
     elif byte != _UNSQUARE or not arrays.may_close(machine, frame):
         return
-    below, text = _after_value(machine, int64(nodes_of(machine)[stack, B_COLUMN]), captured)
-    _ended(machine, out, below, text)
+    below, text = after_value(machine, int64(nodes_of(machine)[stack, B_COLUMN]), captured)
+    ended(machine, out, below, text)
 
 
 @inner
@@ -282,28 +125,28 @@ def _followed(
 ) -> None:  # pragma: no cover
     """After a value in an object or array. `captured` does not have the byte yet."""
     more = extended(machine, captured, byte)
-    following = _gap_after(machine, gap, stack, byte)
+    following = gap_after(machine, gap, stack, byte)
     if following >= 0:
-        _emit(machine, out, row_of(machine, FOLLOWED, following, NONE, NONE, NONE), stack, more, NONE)
+        emit(machine, out, row_of(machine, FOLLOWED, following, NONE, NONE, NONE), stack, more, NONE)
     if byte == _COMMA:
         if gap % gaps.PLACES and tables_of(machine)[H_GAPS] == gaps.FIXED:
             return
-        frame = _top(machine, stack)
+        frame = top(machine, stack)
         if nodes_of(machine)[frame, 0] == ARRAY:
             _begin_item(machine, out, stack, captured, byte)
         elif objects.may_go_on(machine, frame):
             place = row_of(machine, KEY_AT, gaps.AFTER_COMMA * gaps.PLACES, NONE, NONE, NONE)
-            _emit(machine, out, place, stack, more, NONE)
-    elif (byte == _UNCURLY or byte == _UNSQUARE) and _gap_done(machine, gap, stack):
+            emit(machine, out, place, stack, more, NONE)
+    elif (byte == _UNCURLY or byte == _UNSQUARE) and gap_done(machine, gap, stack):
         _close(machine, out, stack, more, byte)
 
 
 @inner
 def _begin_key(machine: Machine, out: Int64s, stack: int, captured: int) -> None:  # pragma: no cover
     """After the quote of a key."""
-    frame = _top(machine, stack)
+    frame = top(machine, stack)
     table = int64(tables_of(machine)[nodes_of(machine)[frame, A_COLUMN] + O_TABLE])
-    _begin_string(machine, out, table, stack, captured, objects.others_of(machine, frame))
+    begin_string(machine, out, table, stack, captured, objects.others_of(machine, frame))
 
 
 @inner
@@ -311,15 +154,15 @@ def _opened(
     machine: Machine, out: Int64s, gap: int, stack: int, captured: int, byte: int
 ) -> None:  # pragma: no cover
     """After { or [. `captured` does not have the byte yet."""
-    following = _gap_after(machine, gap, stack, byte)
+    following = gap_after(machine, gap, stack, byte)
     if following >= 0:
         place = row_of(machine, OPENED, following, NONE, NONE, NONE)
-        _emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
+        emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
     elif byte == _UNCURLY or byte == _UNSQUARE:
         if not (gap % gaps.PLACES and tables_of(machine)[H_GAPS] == gaps.FIXED):
             _close(machine, out, stack, extended(machine, captured, byte), byte)
-    elif _gap_done(machine, gap, stack):
-        if nodes_of(machine)[_top(machine, stack), 0] == ARRAY:
+    elif gap_done(machine, gap, stack):
+        if nodes_of(machine)[top(machine, stack), 0] == ARRAY:
             _begin_item(machine, out, stack, captured, byte)
         elif byte == _QUOTE:
             _begin_key(machine, out, stack, extended(machine, captured, byte))
@@ -374,7 +217,7 @@ def _end_key(
 ) -> None:  # pragma: no cover
     """The closing quote of a key. `captured` does not have it yet."""
     nodes, tables = nodes_of(machine), tables_of(machine)
-    frame = _top(machine, stack)
+    frame = top(machine, stack)
     table = int64(nodes[place, A_COLUMN])
     is_literal = nodes[place, 0] == LITERAL_AT
     text, following = int64(NONE), int64(NONE)
@@ -404,7 +247,7 @@ def _end_key(
                 continue
             following = objects.after_other(machine, frame, text, marks)
         colon = row_of(machine, COLON_AT, value, gaps.BEFORE_COLON * gaps.PLACES, NONE, NONE)
-        _emit(machine, out, colon, _replaced(machine, stack, following), more, NONE)
+        emit(machine, out, colon, replaced(machine, stack, following), more, NONE)
 
 
 @inner
@@ -419,8 +262,8 @@ def _end_string(
             return
     elif not texts.region_accepts(machine, place):
         return
-    stack, captured = _after_value(machine, stack, extended(machine, captured, _QUOTE))
-    _ended(machine, out, stack, captured)
+    stack, captured = after_value(machine, stack, extended(machine, captured, _QUOTE))
+    ended(machine, out, stack, captured)
 
 
 @inner
@@ -428,7 +271,7 @@ def _in_string(
     machine: Machine, out: Int64s, place: int, stack: int, captured: int, escape: int, byte: int
 ) -> None:  # pragma: no cover
     """Within a string or key."""
-    frame = _top(machine, stack)
+    frame = top(machine, stack)
     following = int64(-1)
     if escape == 0:
         if byte == _QUOTE:
@@ -439,7 +282,7 @@ def _in_string(
             return
         if byte == _BACKSLASH:
             if texts.is_between(machine, place) and escape_is_live(machine, place, frame, BEGUN):
-                _emit(machine, out, place, stack, extended(machine, captured, byte), BEGUN)
+                emit(machine, out, place, stack, extended(machine, captured, byte), BEGUN)
             return
         if byte < 0x20:
             return
@@ -450,11 +293,11 @@ def _in_string(
             return
         if escape > 0:
             if escape_is_live(machine, place, frame, escape):
-                _emit(machine, out, place, stack, extended(machine, captured, byte), escape)
+                emit(machine, out, place, stack, extended(machine, captured, byte), escape)
             return
         following = texts.after_character(machine, place, point)
     if following >= 0 and texts.is_live(machine, following, frame):
-        _emit(machine, out, following, stack, extended(machine, captured, byte), NONE)
+        emit(machine, out, following, stack, extended(machine, captured, byte), NONE)
 
 
 @inner
@@ -469,14 +312,14 @@ def _in_number(
         following = int64(tables_of(machine)[automaton + 1 + state * NUM_SYMBOLS + symbol])
         if following >= 0:
             place = row_of(machine, NUMBER_AT, automaton, following, NONE, NONE)
-            _emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
+            emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
         return
     if not number_ends(machine, automaton, state):
         return
     if stack == NONE:
         _spaced(machine, out, gaps.AT_END * gaps.PLACES, byte)
         return
-    stack, captured = _after_value(machine, stack, captured)
+    stack, captured = after_value(machine, stack, captured)
     _followed(machine, out, gaps.AFTER_VALUE * gaps.PLACES, stack, captured, byte)
 
 
@@ -490,9 +333,9 @@ def number_ends(machine: Machine, automaton: int, state: int) -> bool:  # pragma
 @inner
 def _spaced(machine: Machine, out: Int64s, gap: int, byte: int) -> None:  # pragma: no cover
     """White space after the whole text."""
-    following = _gap_after(machine, gap, NONE, byte)
+    following = gap_after(machine, gap, NONE, byte)
     if following >= 0:
-        _emit(machine, out, row_of(machine, ENDED, following, NONE, NONE, NONE), NONE, NONE, NONE)
+        emit(machine, out, row_of(machine, ENDED, following, NONE, NONE, NONE), NONE, NONE, NONE)
 
 
 @inner
@@ -512,33 +355,33 @@ def go_on(machine: Machine, out: Int64s, config: int, byte: int) -> None:  # pra
         _opened(machine, out, a, stack, captured, byte)
     elif kind == VALUE_AT:
         more = extended(machine, captured, byte)
-        following = _gap_after(machine, b, stack, byte)
+        following = gap_after(machine, b, stack, byte)
         if following >= 0:
-            _emit(machine, out, row_of(machine, VALUE_AT, a, following, NONE, NONE), stack, more, NONE)
-        elif _gap_done(machine, b, stack):
-            _begin_value(machine, out, a, stack, more, byte)
+            emit(machine, out, row_of(machine, VALUE_AT, a, following, NONE, NONE), stack, more, NONE)
+        elif gap_done(machine, b, stack):
+            begin_value(machine, out, a, stack, more, byte)
     elif kind == KEY_AT:
         more = extended(machine, captured, byte)
-        following = _gap_after(machine, a, stack, byte)
+        following = gap_after(machine, a, stack, byte)
         if following >= 0:
-            _emit(machine, out, row_of(machine, KEY_AT, following, NONE, NONE, NONE), stack, more, NONE)
-        elif byte == _QUOTE and _gap_done(machine, a, stack):
+            emit(machine, out, row_of(machine, KEY_AT, following, NONE, NONE, NONE), stack, more, NONE)
+        elif byte == _QUOTE and gap_done(machine, a, stack):
             _begin_key(machine, out, stack, more)
     elif kind == COLON_AT:
         more = extended(machine, captured, byte)
-        following = _gap_after(machine, b, stack, byte)
+        following = gap_after(machine, b, stack, byte)
         if following >= 0:
-            _emit(machine, out, row_of(machine, COLON_AT, a, following, NONE, NONE), stack, more, NONE)
-        elif byte == _COLON and _gap_done(machine, b, stack):
+            emit(machine, out, row_of(machine, COLON_AT, a, following, NONE, NONE), stack, more, NONE)
+        elif byte == _COLON and gap_done(machine, b, stack):
             place = row_of(machine, VALUE_AT, a, gaps.AFTER_COLON * gaps.PLACES, NONE, NONE)
-            _emit(machine, out, place, stack, more, NONE)
+            emit(machine, out, place, stack, more, NONE)
     elif kind == WORD_AT:
         if word_byte(a, b) == byte:
             more = extended(machine, captured, byte)
             if b + 1 < word_length(a):
-                _emit(machine, out, row_of(machine, WORD_AT, a, b + 1, NONE, NONE), stack, more, NONE)
+                emit(machine, out, row_of(machine, WORD_AT, a, b + 1, NONE, NONE), stack, more, NONE)
             else:
-                stack, more = _after_value(machine, stack, more)
-                _ended(machine, out, stack, more)
+                stack, more = after_value(machine, stack, more)
+                ended(machine, out, stack, more)
     elif kind == ENDED:
         _spaced(machine, out, a, byte)
