@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.schema.decimals import to_number
 from treille.runtime.schema.forms import ArrayForm, Forms, ObjectForm, Option
 from treille.runtime.schema.items import ArrayPlan
 from treille.runtime.schema.languages import Languages
-from treille.runtime.schema.members import MAX_WORDS, Ways
+from treille.runtime.schema.members import Ways
 from treille.runtime.schema.possible_arrays import Ask, counts_are_possible, length_is_possible
 from treille.runtime.schema.shapes import Work
 from treille.runtime.schema.values import canonical
@@ -47,6 +48,10 @@ class _Found:
         """Whether there are not yet `limit` values."""
         self.values.setdefault(canonical(value), value)
         return len(self.values) < self.limit
+
+    def add_all(self, values: Iterable[object]) -> bool:
+        """The same, for several."""
+        return all(self.add(value) for value in values)
 
 
 class Counting:
@@ -87,12 +92,16 @@ class Counting:
             if not found.add(word):
                 return None
         for numbers in forms.numbers:
-            some = numbers.values(limit)
-            if some is None or not all([found.add(to_number(value)) for value in some]):
+            some = numbers.values(min(limit, MAX_VALUES))
+            if some is None and numbers.count(limit) < limit:
+                raise self._too_many()
+            if some is None or not found.add_all(map(to_number, some)):
                 return None
         for strings in forms.strings:
-            words = self._languages.words(strings, limit)
-            if words is None or not all([found.add(word) for word in words]):
+            words = self._languages.words(strings, min(limit, MAX_VALUES))
+            if words is None and self._languages.count(strings, limit) < limit:
+                raise self._too_many()
+            if words is None or not found.add_all(words):
                 return None
         for array in forms.arrays:
             if not self._add_arrays(array, found):
@@ -113,11 +122,11 @@ class Counting:
         while partials:
             if length >= form.low:
                 for one in partials:
-                    if all(
-                        bound.low <= count for bound, count in zip(form.contains, one.counts, strict=True)
-                    ):
-                        if one.endless or not found.add([value for _, value in one.parts]):
-                            return False
+                    enough = zip(form.contains, one.counts, strict=True)
+                    if not all(bound.low <= count for bound, count in enough):
+                        continue
+                    if one.endless or not found.add([value for _, value in one.parts]):
+                        return False
             if form.high is not None and length >= form.high:
                 return True
             options = form.prefix[length] if length < len(form.prefix) else form.rest
@@ -153,12 +162,13 @@ class Counting:
 
     def _add_objects(self, form: ObjectForm, found: _Found) -> bool:
         least = sum(key.required for key in form.keys)
-        if form.num_exists:
-            self._few_enough(found.limit)
-            return False
-        if form.regions and (form.high is None or form.high > least):
-            self._few_enough(found.limit)
-            return False
+        if form.num_exists or (form.regions and (form.high is None or form.high > least)):
+            for region in form.regions:
+                if self._languages.count(region.names, found.limit + len(form.keys)) >= found.limit + len(
+                    form.keys
+                ):
+                    return False
+            raise self._too_many()
         partials = [_Partial((), (), False)]
         for key in form.keys:
             if not key.options:
@@ -176,28 +186,24 @@ class Counting:
             names = {name for name, _ in one.parts}
             if not form.low <= len(names) or (form.high is not None and len(names) > form.high):
                 continue
-            if all(
-                form.keys[at].name in names for key in form.keys if key.name in names for at in key.implies
-            ):
-                if one.endless or not found.add({str(name): value for name, value in one.parts}):
-                    return False
+            implied = (at for key in form.keys if key.name in names for at in key.implies)
+            if not all(form.keys[at].name in names for at in implied):
+                continue
+            if one.endless or not found.add({str(name): value for name, value in one.parts}):
+                return False
         return True
 
-    def _few_enough(self, limit: int) -> None:
-        """Raises if a region of finitely many keys may have too few for an answer."""
-        if limit > MAX_WORDS:
-            raise self._work.too_much(
-                f"objects with over {MAX_WORDS} different keys would have to be counted"
-            )
+    def _too_many(self) -> UnsupportedConstraint:
+        return self._work.too_much(f"over {MAX_VALUES} values would have to be told apart")
 
     def _bounded(self, count: int) -> None:
         self._work.spend()
         if count > MAX_VALUES:
-            raise self._work.too_much(f"over {MAX_VALUES} values would have to be told apart")
+            raise self._too_many()
 
     def array_is_possible(self, plan: ArrayPlan, ask: Ask, many: Callable[[int, int, Ask], bool]) -> bool:
-        """Whether there is an array of a plan, if a set has a value exactly where `ask` says so. `many`: whether
-        a set surely has so many values."""
+        """Whether there is an array of a plan, if a set has a value exactly where `ask` says so. `many`:
+        whether a set surely has so many values."""
         possible = (
             counts_are_possible(plan, ask, self._work) if plan.contains else length_is_possible(plan, ask)
         )
@@ -228,8 +234,8 @@ class Counting:
             self._barrier = barrier
 
     def _matched(self, plan: ArrayPlan, ask: Ask) -> bool:
-        """Whether the first `low` items can all be different: each item with few values needs one of its own (the
-        others find one last)."""
+        """Whether the first `low` items can all be different: each item with few values needs one of its
+        own (the others find one last)."""
         taken: dict[Hashable, int] = {}
         wanted: list[list[Hashable]] = []
         size = len(plan.prefix)

@@ -1,7 +1,7 @@
 """Which sets have a value at all: a least fixed point over the plans of sets, from the bottom up.
 
-A set is known to have a value as soon as one of its plans can be met with sets that are known to have one. What is
-still not known when nothing more can be learnt has none: it would take an endless value.
+A set is known to have a value as soon as one of its plans can be met with sets that are known to have one.
+What is still not known when nothing more can be learnt has none: it would take an endless value.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from treille.runtime.schema.bases import EVERYTHING, NOTHING
 from treille.runtime.schema.items import ArrayPlan
-from treille.runtime.schema.literals import EVERYTHING, NOTHING
 from treille.runtime.schema.members import ObjectPlan
 from treille.runtime.schema.numbers import Numbers
 from treille.runtime.schema.shapes import Words, Work
@@ -39,8 +39,9 @@ class _Open:
 
 
 class Inhabited:
-    """Which sets have a value. `plans` gives the plans of a set, `plainly` says at sight that a set has a value (and
-    False if it cannot tell), `distinct` whether arrays with unique items can be told apart (see `distinct.py`)."""
+    """Which sets have a value. `plans` gives the plans of a set, `plainly` says at sight that a set has a
+    value (and False if it cannot tell), `distinct` whether arrays with unique items can be told apart (see
+    `distinct.py`)."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class Inhabited:
         return found
 
     def _settle(self, number: int) -> bool:
-        """Explore what the answer depends on until it is known, at last because nothing is left to explore."""
+        """Explore what the answer depends on until it is known, at last because nothing is left to
+        explore."""
         sets: dict[int, _Open] = {number: _Open()}
         waiting = [number]
         while waiting:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treille.runtime.schema.bases import NOTHING
 from treille.runtime.schema.forms import Contains
-from treille.runtime.schema.literals import NOTHING, Literals
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.members import Ways
 from treille.runtime.schema.shapes import ArrayShape, Counted, Work
 
@@ -33,7 +34,8 @@ class Items:
         self._work = work
 
     def plans(self, shape: ArrayShape) -> list[ArrayPlan]:
-        """The plans of a shape, whose union it is. Raises `UnsupportedConstraint` if it cannot be enforced."""
+        """The plans of a shape, whose union it is. Raises `UnsupportedConstraint` if it cannot be
+        enforced."""
         if shape.refusal is not None:
             raise shape.refusal
         counted = [one for one in shape.contains if one.low or one.high is not None]

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
+from treille.runtime.schema.bases import EVERYTHING, NOTHING
 from treille.runtime.schema.languages import Languages
-from treille.runtime.schema.literals import EVERYTHING, NOTHING, Literals
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.shapes import ANY_STRING, Exists, ObjectShape, Shapes, Work
 from treille.runtime.schema.strings import Strings
 from treille.runtime.schema.values import is_spellable, spellable
@@ -25,9 +26,9 @@ Ways = tuple[tuple[int, int], ...]  # options: a set, and marks
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlan:
-    """Objects with a value of set `names[k]` at key k (`NOTHING`: without k), which are in schema order if they are
-    in `declared`; other keys are in a region, whose options are sets with marks. `implied`: for some keys, all others
-    that must be there with them."""
+    """Objects with a value of set `names[k]` at key k (`NOTHING`: without k), which are in schema order if
+    they are in `declared`; other keys are in a region, whose options are sets with marks. `implied`: for
+    some keys, all others that must be there with them."""
 
     names: Mapping[str, int]
     declared: frozenset[str]
@@ -130,8 +131,8 @@ class Members:
         return found
 
     def _value(self, shape: ObjectShape, strings: Strings) -> int:
-        """The set of the values of the keys of a region, each of whose languages a rule's pattern is either in or
-        out of."""
+        """The set of the values of the keys of a region, each of whose languages a rule's pattern is
+        either in or out of."""
         found = EVERYTHING
         for rule in shape.rules:
             matched = False
@@ -156,16 +157,10 @@ class Members:
                 left = region
                 for part in self._languages.complement(strings):
                     rest.append(self._languages.meet(left, part))
-                    left = self._without(left, part)
-                    if left is None:
-                        break
+                    # a part has one condition only, and so has what it leaves
+                    left = self._languages.meet(left, self._languages.complement(part)[0])
             outside = self._pruned(rest)
         return self._pruned(inside), outside
-
-    def _without(self, region: Strings, part: Strings) -> Strings | None:
-        """A region without a part that has one condition only."""
-        rest = self._languages.complement(part)
-        return self._languages.meet(region, rest[0]) if rest else None
 
     def _pruned(self, regions: list[Strings]) -> list[Strings]:
         kept = [region for region in regions if region.only is None or region.only]
@@ -177,7 +172,8 @@ class Members:
         return kept
 
     def _with_exists(self, plan: ObjectPlan, exists: tuple[Exists, ...]) -> list[ObjectPlan]:
-        """One plan for each choice of what has the value that must exist: a key of `names`, or one in a region."""
+        """One plan for each choice of what has the value that must exist: a key of `names`, or one in a
+        region."""
         choices: list[list[str | None]] = []
         for some in exists:
             ways: list[str | None] = [

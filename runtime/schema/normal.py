@@ -1,22 +1,21 @@
-"""Literals as unions of shapes, one level deep: what a value itself must be, and which sets its parts are in.
+"""Literals as unions of shapes, one level deep: what a value itself must be, and which sets its parts are
+in.
 
-All that applies to the same value is brought together here: references, `allOf`, `anyOf`, `oneOf`, `not`, `if` and
-`dependentSchemas` become unions and meets, and a negation is the union of the ways to fail. The parts of a value
-stay sets, so nothing recursive is unrolled.
+All that applies to the same value is brought together here: references, `allOf`, `anyOf`, `oneOf`, `not`,
+`if` and `dependentSchemas` become unions and meets, and a negation is the union of the ways to fail. The
+parts of a value stay sets, so nothing recursive is unrolled.
 
-`unevaluatedProperties` and `unevaluatedItems` ask which branches hold, since only those evaluate. Where one is in
-sight, alternatives carry what they have seen. For the schema to hold it is enough to say which branches hold at
-least (more that hold evaluate more, and so ask less); for it to fail, alternatives say of each branch whether it
-holds.
+`unevaluatedProperties` and `unevaluatedItems` ask which branches hold, since only those evaluate. Where
+one is in sight, alternatives carry what they have seen. For the schema to hold it is enough to say which
+branches hold at least (more that hold evaluate more, and so ask less); for it to fail, alternatives say of
+each branch whether it holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from treille.runtime.schema.keywords import Keywords, schema_of
-from treille.runtime.schema.languages import Languages
-from treille.runtime.schema.literals import (
+from treille.runtime.schema.bases import (
     EVERYTHING,
     FALSE,
     IN_PLACE,
@@ -25,9 +24,12 @@ from treille.runtime.schema.literals import (
     TRUE,
     UNEVALUATED,
     Base,
-    Literals,
     circular,
+    schema_of,
 )
+from treille.runtime.schema.keywords import Keywords
+from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.numbers import ANY_NUMBER
 from treille.runtime.schema.shapes import (
     ALL,
@@ -66,8 +68,8 @@ class Normal:
         self._known: dict[Asked, Typed] = {(TRUE, PLAIN): ALL, (FALSE, PLAIN): NONE}
 
     def of_set(self, number: int) -> Typed:
-        """What the values of a set are. Raises `UnsupportedConstraint` past the limits, `InvalidConstraint` for a
-        schema that asks of a value only that it hold itself."""
+        """What the values of a set are. Raises `UnsupportedConstraint` past the limits,
+        `InvalidConstraint` for a schema that asks of a value only that it hold itself."""
         members = self._literals.sets[number]
         if len(members) == 1:
             return self.typed(members[0])
@@ -242,8 +244,8 @@ class Normal:
         return Typed(whole.words, whole.numbers, whole.strings, some.arrays, some.objects)
 
     def _one_of(self, branches: list[int], track: int, context: Typed) -> Steps:
-        """The values of `context` that are of one branch and none of the others. A branch is narrowed only by those
-        with which it has something in common there, as can be seen at once."""
+        """The values of `context` that are of one branch and none of the others. A branch is narrowed only
+        by those with which it has something in common there, as can be seen at once."""
         keep = track != PLAIN
         plain = []
         for literal in branches:

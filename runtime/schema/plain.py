@@ -1,11 +1,12 @@
-"""Schemas that have a value as can be seen at sight, so that a template of thousands is not worked out to know it."""
+"""Schemas that have a value as can be seen at sight, so that a template of thousands is not worked out to
+know it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from treille.runtime.schema.literals import (
+from treille.runtime.schema.bases import (
     ARRAY_KEYWORDS,
     FALSE,
     NUMBER_KEYWORDS,
@@ -13,9 +14,8 @@ from treille.runtime.schema.literals import (
     STRING_KEYWORDS,
     TRUE,
     Base,
-    Literals,
-    mask_of,
 )
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.values import (
     ANY_KIND,
     ARRAY,
@@ -26,6 +26,7 @@ from treille.runtime.schema.values import (
     STRING,
     is_spellable,
     kind_of,
+    mask_of,
 )
 
 _DEPTH = 24
@@ -71,7 +72,8 @@ class Plain:
         return self._some_kind(base, schema, left, mask, depth)
 
     def _some_branch(self, base: Base, key: str, mask: int, depth: int) -> bool:
-        """Whether a value of one branch is surely of none of the others, where that matters, and of these kinds."""
+        """Whether a value of one branch is surely of none of the others, where that matters, and of these
+        kinds."""
         if base.node is None or isinstance(base.node.schema, bool):
             return False
         branches = [self._literals.child(base, key, place) for place in range(len(base.node.schema[key]))]

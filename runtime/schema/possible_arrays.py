@@ -13,8 +13,8 @@ Ask = Callable[[int], bool]
 
 
 def longest(plan: ArrayPlan, ask: Ask, *, enough: int | None = None) -> int | None:
-    """The most items that an array of the plan may have (None: any number), as far as each item has a value; counted
-    up to `enough` only, if it is given."""
+    """The most items that an array of the plan may have (None: any number), as far as each item has a
+    value; counted up to `enough` only, if it is given."""
     for place, ways in enumerate(plan.prefix):
         if place == plan.high or place == enough:
             return place
@@ -35,8 +35,8 @@ def length_is_possible(plan: ArrayPlan, ask: Ask) -> bool:
 
 
 def counts_are_possible(plan: ArrayPlan, ask: Ask, work: Work) -> bool:
-    """Whether some array of the plan has the counts that its `contains` ask for, leaving aside `unique`. Raises
-    `UnsupportedConstraint` if too much would have to be tried."""
+    """Whether some array of the plan has the counts that its `contains` ask for, leaving aside `unique`.
+    Raises `UnsupportedConstraint` if too much would have to be tried."""
     if not length_is_possible(plan, ask):
         return False
     most = longest(plan, ask)

@@ -1,8 +1,8 @@
 """`DocumentSets`: the sets of a document and what their values may be.
 
-Sources: the JSON Schema specifications (drafts 4 to 2020-12); for the algebra, Attouche et al., "Witness Generation
-for JSON Schema" (VLDB 2022), and Habib et al., "Finding Data Compatibility Bugs with JSON Subschema Checking" (ISSTA
-2021).
+Sources: the JSON Schema specifications (drafts 4 to 2020-12); for the algebra, Attouche et al., "Witness
+Generation for JSON Schema" (VLDB 2022), and Habib et al., "Finding Data Compatibility Bugs with JSON
+Subschema Checking" (ISSTA 2021).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from treille.runtime.errors import InvalidConstraint
+from treille.runtime.schema.bases import EVERYTHING, NOTHING
 from treille.runtime.schema.building import array_form, merged_strings, object_form
 from treille.runtime.schema.conflicts import conflict
 from treille.runtime.schema.counting import Counting
@@ -20,11 +21,12 @@ from treille.runtime.schema.forms import Forms, Note
 from treille.runtime.schema.inhabited import Ask, Inhabited, Plans
 from treille.runtime.schema.items import ArrayPlan, Items
 from treille.runtime.schema.languages import Languages
-from treille.runtime.schema.literals import EVERYTHING, NOTHING, Literals
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.members import Members, ObjectPlan
 from treille.runtime.schema.normal import Normal
 from treille.runtime.schema.plain import Plain
 from treille.runtime.schema.possible_objects import object_is_possible
+from treille.runtime.schema.risks import is_risky, parts_of
 from treille.runtime.schema.shapes import Shapes, Work
 
 _T = TypeVar("_T")
@@ -37,8 +39,9 @@ MAX_WORK = 200_000  # steps that take some 10 us each
 class DocumentSets:
     """The sets of one document (see `forms.Sets`); not safe to share between threads.
 
-    `check` is called now and then and may raise, when time is up or nobody waits. Raises `InvalidConstraint` for a
-    schema that no value holds, naming what conflicts, and `UnsupportedConstraint` where it takes too much to know.
+    `check` is called now and then and may raise, when time is up or nobody waits. Raises
+    `InvalidConstraint` for a schema that no value holds, naming what conflicts, and
+    `UnsupportedConstraint` where it takes too much to know.
     """
 
     def __init__(
@@ -64,17 +67,50 @@ class DocumentSets:
         )
         self._known_plans: dict[int, Plans] = {}
         self._forms: dict[int, Forms] = {NOTHING: NO_FORMS}
+        self._is_busy = False
         self.notes: list[Note] = list(document.notes)
         self.root = self._literals.single(self._literals.of_node(document.root, ()))
         if not self.inhabited(self.root):
-            raise InvalidConstraint(conflict(self._literals, self.root, self.inhabited), field="schema")
+            raise InvalidConstraint(
+                conflict(self._literals, self._plans, self.inhabited, self.root), field="schema"
+            )
 
     def forms(self, number: int) -> Forms:
         """What the values of a set are. Raises `UnsupportedConstraint` where that cannot be said exactly."""
         found = self._forms.get(number)
         if found is None:
-            found = self._forms[number] = self._built(self._plans(number))
+            found = self._built(number) if self._is_busy else self._alone(lambda: self._built(number))
+            self._forms[number] = found
         return found
+
+    def explore(self, max_sets: int = 50_000) -> None:
+        """Work out every set that a value of the root may have a part in, so that what cannot be enforced
+        is found now. Cheap where no schema has a keyword that could turn out so.
+
+        Raises `UnsupportedConstraint`, also if there are more than `max_sets` sets.
+        """
+        if not is_risky(self._literals, self.root):
+            return
+        self._work.begin()
+        seen = {self.root}
+        waiting = [self.root]
+        while waiting:
+            forms = self.forms(waiting.pop())
+            for number in parts_of(forms):
+                if number not in seen:
+                    seen.add(number)
+                    waiting.append(number)
+            if len(seen) > max_sets:
+                raise self._work.too_much(f"its values have over {max_sets} kinds of parts")
+
+    def _alone(self, task: Callable[[], _T]) -> _T:
+        """The result of a task that has all the time it may take for itself."""
+        self._work.begin()
+        self._is_busy = True
+        try:
+            return task()
+        finally:
+            self._is_busy = False
 
     def without(self, number: int, value: object) -> int:
         """The set of the values of another that do not equal a value (which may be new, and may be empty)."""
@@ -83,7 +119,7 @@ class DocumentSets:
 
     def num_values(self, number: int, limit: int) -> int:
         """How many different values a set has, or `limit` if there are at least so many."""
-        values = self._counting.values(number, limit)
+        values = self._alone(lambda: self._counting.values(number, limit))
         return limit if values is None else len(values)
 
     def describe(self, number: int) -> list[str]:
@@ -91,7 +127,8 @@ class DocumentSets:
         literals = self._literals
         return [("not " if one & 1 else "") + literals.pointer(one) for one in literals.sets[number]]
 
-    def _built(self, plans: Plans) -> Forms:
+    def _built(self, number: int) -> Forms:
+        plans = self._plans(number)
         alive = self.inhabited
         arrays = tuple(
             array_form(plan, alive) for plan in plans.arrays if self._array_is_possible(plan, alive)

@@ -1,6 +1,7 @@
 """Shapes: what a schema asks of a value, sorted by type, before it is known which of it can be met.
 
-A `Typed` is a union. Types do not overlap, so two unions meet type by type, and each type has its own alternatives.
+A `Typed` is a union. Types do not overlap, so two unions meet type by type, and each type has its own
+alternatives.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from treille.runtime.errors import UnsupportedConstraint
+from treille.runtime.schema.bases import EVERYTHING, NOTHING
 from treille.runtime.schema.languages import Languages
-from treille.runtime.schema.literals import EVERYTHING, NOTHING, Literals
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.nodes import Node
 from treille.runtime.schema.numbers import ANY_NUMBER, Numbers
 from treille.runtime.schema.strings import Strings
@@ -27,8 +29,8 @@ ANY_STRING = Strings()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """For keys that have no entry of their own: a value is in the set of each language of `patterns` that has its
-    key, and if there is none, in `rest`."""
+    """For keys that have no entry of their own: a value is in the set of each language of `patterns` that
+    has its key, and if there is none, in `rest`."""
 
     patterns: tuple[tuple[int, int], ...]
     rest: int
@@ -44,8 +46,9 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was evaluated, for `unevaluatedProperties` and `unevaluatedItems`: keys in `names` or in a language of
-    `patterns`; the first `count` items and those that hold a literal of `matching`; `everything`."""
+    """What was evaluated, for `unevaluatedProperties` and `unevaluatedItems`: keys in `names` or in a
+    language of `patterns`; the first `count` items and those that hold a literal of `matching`;
+    `everything`."""
 
     names: frozenset[str] = frozenset()
     patterns: frozenset[int] = frozenset()
@@ -71,8 +74,9 @@ UNSEEN = Seen()
 
 @dataclass(frozen=True, slots=True)
 class ObjectShape:
-    """Objects: keys in `names` have a value of that set (`NOTHING`: are not there), and for others `rules` hold.
-    All keys are in each of the unions of `domain`. `dependent`: keys, and those that must be there with them."""
+    """Objects: keys in `names` have a value of that set (`NOTHING`: are not there), and for others `rules`
+    hold. All keys are in each of the unions of `domain`. `dependent`: keys, and those that must be there
+    with them."""
 
     names: Mapping[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
@@ -128,13 +132,18 @@ NONE = Typed()
 
 
 class Work:
-    """What may be done for one document: raises when too much was, or when `check` does."""
+    """What may be done for one task: raises when too much was, or when `check` does."""
 
     def __init__(self, limit: int, check: Callable[[], None] | None = None) -> None:
+        self._limit = limit
         self._left = limit
         self._check = check
         self._since = 0
         self.place: tuple[str, Node | str] = ("schema", "#")
+
+    def begin(self) -> None:
+        """Another task begins, with all of the limit."""
+        self._left = self._limit
 
     def spend(self, amount: int = 1) -> None:
         """Takes note of some work. Raises `UnsupportedConstraint` for too much."""
@@ -251,7 +260,8 @@ class Shapes:
         *,
         keep: bool = False,
     ) -> tuple[_Part, ...]:
-        """The meets of all pairs; one that another only narrows is not narrowed if something else leaves it be."""
+        """The meets of all pairs; one that another only narrows is not narrowed if something else leaves
+        it be."""
         if len(others) == 1 and others[0] == everything:
             return ones
         if len(ones) == 1 and ones[0] == everything:
@@ -395,7 +405,8 @@ class Shapes:
 
 
 def settled_array(shape: ArrayShape) -> ArrayShape | None:
-    """The shape with a length that ends before the first place where nothing may be; None if it has no array."""
+    """The shape with a length that ends before the first place where nothing may be; None if it has no
+    array."""
     high = shape.high
     if NOTHING in shape.prefix:
         high = _lower(high, shape.prefix.index(NOTHING))

@@ -1,10 +1,12 @@
-"""`unevaluatedProperties` and `unevaluatedItems`: what they ask of the parts of a value that nothing has evaluated."""
+"""`unevaluatedProperties` and `unevaluatedItems`: what they ask of the parts of a value that nothing has
+evaluated."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from treille.runtime.schema.literals import EVERYTHING, NOTHING, TRUE, Base, Literals
+from treille.runtime.schema.bases import EVERYTHING, NOTHING, TRUE, Base
+from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.shapes import (
     UNSEEN,
     ArrayShape,
@@ -30,13 +32,13 @@ class Unevaluated:
         self._shapes = shapes
 
     def hold(self, base: Base, found: Typed, *, track: bool) -> Typed:
-        """The alternatives of the other keywords in which these hold too. `track`: with what they evaluate; if not,
-        nothing is said of what was seen."""
+        """The alternatives of the other keywords in which these hold too. `track`: with what they
+        evaluate; if not, nothing is said of what was seen."""
         arrays, objects = found.arrays, found.objects
         if "unevaluatedItems" in base.keys:
             literal = self._literals.child(base, "unevaluatedItems")
             arrays = tuple(
-                replace(shape, seen=_ALL_SEEN) for one in arrays if (shape := self._items(one, literal))
+                replace(array, seen=_ALL_SEEN) for one in arrays if (array := self._items(one, literal))
             )
         if "unevaluatedProperties" in base.keys:
             literal = self._literals.child(base, "unevaluatedProperties")
@@ -49,8 +51,8 @@ class Unevaluated:
         return Typed(found.words, found.numbers, found.strings, arrays, objects)
 
     def fail(self, base: Base, found: Typed) -> Typed:
-        """The alternatives of the other keywords, which say exactly what they have seen, in which one of these does
-        not hold."""
+        """The alternatives of the other keywords, which say exactly what they have seen, in which one of
+        these does not hold."""
         arrays: list[ArrayShape] = []
         objects: list[ObjectShape] = []
         if "unevaluatedItems" in base.keys:

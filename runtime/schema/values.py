@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 _PLAIN = 400
@@ -60,6 +60,29 @@ def kind_of(value: object) -> int:
 def to_exact(value: int | float | Decimal) -> int | Decimal:
     """A number without binary rounding: a float is the shortest decimal that reads as it."""
     return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def mask_of(types: str | Iterable[str]) -> int:
+    """The kinds that a `type` lets through."""
+    if isinstance(types, str):
+        return KINDS[types]
+    mask = 0
+    for name in types:
+        mask |= KINDS[name]
+    return mask
+
+
+def kind_of_canonical(form: Hashable) -> int:
+    """The kind of a value of which this is the canonical form."""
+    if isinstance(form, tuple):
+        if form[0] == "?":
+            return KINDS["boolean"]
+        if form[0] == ".":
+            return KINDS["integer"] if form[3] >= 0 else KINDS["number"] & ~KINDS["integer"]
+        return ARRAY if form[0] == "[" else OBJECT
+    if form is None:
+        return KINDS["null"]
+    return STRING if isinstance(form, str) else KINDS["integer"]
 
 
 def spellable(texts: Collection[str]) -> frozenset[str]:
