@@ -43,7 +43,7 @@ from treille.runtime.schema.strings import Strings
 _WORD_BITS: dict[bool | None, int] = {None: 1, True: 2, False: 4}
 _GAPS = {"compact": gaps.COMPACT, "flexible": gaps.FLEXIBLE, "any": gaps.ANY}
 Values = NDArray[np.int64]
-MAX_AT_ONCE = 4096
+MAX_AT_ONCE = 16_384
 MAX_NUMBER = (1 << 62) - 1  # bounds past it are as good as none
 _MAX_CONTAINS = 2
 

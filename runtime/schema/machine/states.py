@@ -245,23 +245,20 @@ def _mark_first_bytes(machine: Machine, row: Int32s, place: int, stack: int) -> 
     elif kind == OPENED or kind == VALUE_AT:
         if kind == OPENED:
             row[0x5D] = NOT_ASKED
+        # Another configuration may have marked more: nothing is taken back.
         known = kind == VALUE_AT and values_of(machine)[a, V_KNOWN] != 0
-        for byte in (0x22, 0x2D, 0x5B, 0x66, 0x6E, 0x74, 0x7B):
-            row[byte] = NOT_ASKED
-        row[0x30:0x3A] = NOT_ASKED
-        if known:
-            value = values_of(machine)[a]
-            if not value[V_NUMBERS]:
-                row[0x2D] = NOWHERE
-                row[0x30:0x3A] = NOWHERE
-            if not value[V_STRINGS]:
-                row[_QUOTE] = NOWHERE
-            if not tables[value[V_OBJECTS]]:
-                row[0x7B] = NOWHERE
-            if not tables[value[V_ARRAYS]]:
-                row[0x5B] = NOWHERE
-            if not value[V_WORDS]:
-                row[0x66], row[0x6E], row[0x74] = NOWHERE, NOWHERE, NOWHERE
+        value = values_of(machine)[a if known else 0]
+        if not known or value[V_NUMBERS]:
+            row[0x2D] = NOT_ASKED
+            row[0x30:0x3A] = NOT_ASKED
+        if not known or value[V_STRINGS]:
+            row[_QUOTE] = NOT_ASKED
+        if not known or tables[value[V_OBJECTS]]:
+            row[0x7B] = NOT_ASKED
+        if not known or tables[value[V_ARRAYS]]:
+            row[0x5B] = NOT_ASKED
+        if not known or value[V_WORDS]:
+            row[0x66], row[0x6E], row[0x74] = NOT_ASKED, NOT_ASKED, NOT_ASKED
 
 
 @inner

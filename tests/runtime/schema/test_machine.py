@@ -167,6 +167,12 @@ def mixed_vocab() -> Vocabulary:
 
 LIVELY: list[Any] = [
     True,
+    {
+        "anyOf": [
+            {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+            {"type": "object", "properties": {"x": {"type": ["string", "null"]}}, "required": ["x"]},
+        ]
+    },
     UNIQUE_STRINGS,
     {"type": "array", "uniqueItems": True},
     NESTED_UNIQUE,
