@@ -91,7 +91,7 @@ def follow(engine: Engine, matcher: Any, tokens: list[int], clock: Callable[[], 
         start = clock()
         try:
             taken = accept(matcher, token)
-        except ValueError:  # xgrammar's and llguidance's; Treille's is no ValueError and a crash
+        except ValueError:  # from llguidance, for a matcher that has stopped
             taken = False
         if taken:
             fill(matcher)

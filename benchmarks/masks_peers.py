@@ -57,9 +57,11 @@ class Engine(Protocol):
 
 class Treille:
     def __init__(self, folder: Path) -> None:
+        from treille.runtime.errors import GrammarError
         from treille.runtime.grammar import Vocabulary
         from treille.runtime.tokenizer import Tokenizer
 
+        self._error = GrammarError
         self.vocab = Vocabulary.from_tokenizer(Tokenizer.from_folder(folder))
         self.vocab.prepare()
         self.row = np.zeros(self.vocab.num_words, np.uint32)
@@ -81,7 +83,10 @@ class Treille:
         matcher.fill_mask(self.row)
 
     def accept(self, matcher: Any, token: int) -> bool:
-        matcher.accept(token)
+        try:
+            matcher.accept(token)
+        except self._error:
+            return False
         return True
 
     def would_take(self, matcher: Any, token: int) -> bool:

@@ -45,13 +45,14 @@ class Group:
 
 @dataclass
 class Outcome:
-    """What became of a group. `refusal`: (keyword, place, reason). `wrong`: what was judged wrong."""
+    """What became of a group. `refusal`: (keyword, place, reason). `accepted`, `rejected`: wrongly so."""
 
     group: Group
     refusal: tuple[str, str, str] | None = None
     is_empty: bool = False
     num_right: int = 0
-    wrong: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
 
     @property
     def is_rightly_empty(self) -> bool:
@@ -98,9 +99,9 @@ def judge(group: Group, vocab: Vocabulary, **options: Any) -> Outcome:
             wrong = [text for text in spellings(value) if takes(grammar, text.encode()) != valid]
             outcome.num_right += not wrong
             if wrong:
-                verdict = "rejected" if valid else "accepted"
                 where = f"{group.file}: {group.description}: {description}"
-                outcome.wrong.append(f"{where}: {verdict} {wrong[0]!r} under {json.dumps(group.schema)}")
+                told = f"{where}: {wrong[0]!r} under {json.dumps(group.schema)}"
+                (outcome.rejected if valid else outcome.accepted).append(told)
     return outcome
 
 

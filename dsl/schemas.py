@@ -104,7 +104,7 @@ def schema_text(schema: object) -> str:
 def _dumped(schema: object) -> str:
     if not isinstance(schema, (Mapping, bool)):
         raise ValueError(f"must be a JSON Schema or a type, not {schema!r:.80}")
-    text = _checked(lambda: json.dumps(schema, allow_nan=False, default=_mapping))
+    text: str = _checked(lambda: json.dumps(schema, allow_nan=False, default=_mapping))
     waiting: list[object] = [schema]
     while waiting:
         one = waiting.pop()

@@ -42,7 +42,8 @@ class Options:
     """What a request may choose besides its schema.
 
     `whitespace`: "flexible" (between tokens one or two blanks, or up to two line ends and then an indentation
-    of up to 40 blanks), "compact" (none), "any" (without bound, around the whole text too: to check texts, not to write them), or a `Layout`.
+    of up to 40 blanks), "compact" (none), "any" (without bound, around the whole
+    text too: to check texts, not to write them), or a `Layout`.
     `property_order`: "schema" (declared properties in their order, others after them) or "any".
     `number_style`: "json" or "plain" (no exponents). `formats`: "assert" or "annotation".
     """

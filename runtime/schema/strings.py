@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Strings:
     """The strings (decoded values) that hold all of this at once.
 
-    `every`, `none`: numbers of languages (patterns and formats, see `Languages`) that it is in, and
-    not in. `low`, `high`: its length in code points. `only`: if it is not None, the strings it may be. `excluded`: the
-    strings it may not be; empty where `only` is given.
+    `every`, `none`: numbers of languages (patterns and formats, see `Languages`) that it is in, and not in.
+    `low`, `high`: its length in code points. `only`: if it is not None, the strings it may be. `excluded`:
+    the strings it may not be; empty where `only` is given.
     """
 
     every: frozenset[int] = frozenset()

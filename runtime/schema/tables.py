@@ -163,9 +163,7 @@ class Tables:
         while waiting:
             number = waiting[-1]
             places = _alternatives(self._sets.forms(number))
-            missing = [
-                one for place in places for one in place if one not in most and one not in open_sets
-            ]
+            missing = [one for place in places for one in place if one not in most and one not in open_sets]
             if number in most or (number in open_sets and not missing) or not missing:
                 sums = (sum(most.get(one, 1) for one in place) for place in places)
                 most.setdefault(number, min(max(sums, default=1), 1 << 40))

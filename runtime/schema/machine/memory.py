@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import carray, types  # type: ignore[attr-defined]  # numba's stubs do not name it
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -224,7 +224,7 @@ def trie_of(m: Machine) -> Trie:  # pragma: no cover
         carray(_pointer(m[_START]), (m[_START + 1],), np.int32),
         carray(_pointer(m[_IDS]), (m[_IDS + 1],), np.int32),
         carray(_pointer(m[_COVERED]), (m[_COVERED + 1],), np.uint32),
-        int64(0),
+        np.int64(0),
         carray(_pointer(m[_DATA]), (m[_DATA + 1],), np.uint8),
         carray(_pointer(m[_ENDS]), (m[_ENDS + 1],), np.int64),
         carray(_pointer(m[_BY_LENGTH]), (m[_BY_LENGTH + 1],), np.int64),
@@ -241,7 +241,7 @@ def rests_of(m: Machine) -> Trie:  # pragma: no cover
         carray(_pointer(m[_R_START]), (m[_R_START + 1],), np.int32),
         carray(_pointer(m[_R_IDS]), (m[_R_IDS + 1],), np.int32),
         carray(_pointer(m[_R_COVERED]), (m[_R_COVERED + 1],), np.uint32),
-        int64(0),
+        np.int64(0),
         carray(_pointer(m[_DATA]), (m[_DATA + 1],), np.uint8),
         carray(_pointer(m[_ENDS]), (m[_ENDS + 1],), np.int64),
         carray(_pointer(m[_BY_LENGTH]), (m[_BY_LENGTH + 1],), np.int64),

@@ -217,7 +217,8 @@ PATTERN_THAT_CANNOT_BE = {"type": "string", "format": "date", "pattern": r"(\d)\
 def test_what_cannot_be_enforced_is_refused_with_its_place(byte_vocab: Vocabulary) -> None:
     with pytest.raises(UnsupportedConstraint) as caught:
         compile_json_schema({"properties": {"a/b": PATTERN_THAT_CANNOT_BE}}, byte_vocab)
-    assert (caught.value.keyword, caught.value.path) == ("pattern", "#/properties/a~1b/pattern")
+    assert caught.value.keyword == "back-reference"
+    assert caught.value.path == "#/properties/a~1b/pattern"
 
 
 @pytest.mark.parametrize("keyword", ["const", "enum", "default", "examples"])
@@ -364,19 +365,18 @@ def test_tagged_branches_nest(byte_vocab: Vocabulary, depth: int) -> None:
 @pytest.mark.parametrize("depth", range(1, 15))
 def test_branches_that_overlap_are_exact_or_refused_in_time(byte_vocab: Vocabulary, depth: int) -> None:
     start = time.thread_time()
+    one = both = b"1"
+    for _ in range(depth):
+        one, both = b'{"a":' + one + b"}", b'{"a":' + one + b',"b":' + one + b"}"
     try:
         grammar = compile_json_schema(
             nested_by_reference(depth, tagged=False), byte_vocab, property_order="any"
         )
-    except UnsupportedConstraint as error:
-        assert error.path.startswith("#") and depth > 1
-    else:
-        one = b"1"
-        both = b"1"
-        for _ in range(depth):
-            one, both = b'{"a":' + one + b"}", b'{"a":' + one + b',"b":' + one + b"}"
+        # At depth 8 it is only while a text is followed that there turn out to be too many ways.
         assert takes(grammar, one)
         assert not takes(grammar, both)
+    except UnsupportedConstraint as error:
+        assert error.path.startswith("#") and depth > 5
     assert time.thread_time() - start < SECONDS
 
 
