@@ -4,7 +4,8 @@
 
 Required tests are judged with `format` as an annotation, as the suite has it, those of optional/format with
 `format` asserted. A schema that nothing satisfies is refused by the engine; where the suite calls every
-instance invalid, these count as right, and in a column of their own. Ends with one line of JSON.
+instance invalid, these count as right, and in a column of their own. Then what was judged wrong: invalid
+instances accepted, valid ones rejected. Ends with one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,18 @@ from suite_cases import DRAFTS, Group, Outcome, byte_vocabulary, judge, read_gro
 
 from treille.runtime.grammar import Vocabulary
 
+COLUMNS = {
+    "groups": 8,
+    "compiled": 10,
+    "tests": 7,
+    "right": 7,
+    "percent": 9,
+    "rightly_empty": 15,
+    "accepted": 10,
+    "rejected": 10,
+    "crashed": 9,
+    "seconds": 9,
+}
 PARTS = {"required": ("", "annotation"), "optional/format": ("optional/format", "assert")}
 
 
@@ -51,9 +64,7 @@ def main() -> None:
         raise SystemExit("name the unpacked suite with --data or TREILLE_TEST_DATA")
     vocab = byte_vocabulary()
     results: dict[str, Any] = {}
-    print(
-        f"{'':30}{'groups':>8}{'compile':>9}{'tests':>7}{'right':>7}{'%':>8}{'empty':>7}{'wrong':>7}{'s':>7}"
-    )
+    print(f"{'':30}" + "".join(f"{title:>{width}}" for title, width in COLUMNS.items()))
     listed: list[str] = []
     for part in args.part or PARTS:
         sub, formats = PARTS.get(part, (part, "assert"))
@@ -64,11 +75,7 @@ def main() -> None:
             row = count([outcome for outcome, _ in pairs], [one for _, one in pairs if one])
             row["seconds"] = round(time.perf_counter() - start, 1)
             results[f"{draft} {part}"] = row
-            print(
-                f"{draft + ' ' + part:30}{row['groups']:>8}{row['compiled']:>9}{row['tests']:>7}"
-                f"{row['right']:>7}{row['percent']:>8.2f}{row['rightly_empty']:>7}{row['wrong']:>7}{row['seconds']:>7.1f}",
-                flush=True,
-            )
+            print(show_row(f"{draft} {part}", row), flush=True)
             listed += describe(f"{draft} {part}", pairs, quiet=args.quiet)
     print("\n".join(["", *listed]))
     print(json.dumps({"benchmark": "suite", "parts": results}))
@@ -86,12 +93,18 @@ def count(outcomes: list[Outcome], crashes: list[str]) -> dict[str, Any]:
         "right": right,
         "percent": round(100 * right / max(1, tests), 2),
         "rightly_empty": empty,
-        "wrong": sum(len(one.wrong) for one in outcomes),
+        "accepted": sum(len(one.accepted) for one in outcomes),
+        "rejected": sum(len(one.rejected) for one in outcomes),
         "crashed": len(crashes),
         "refused_by_keyword": dict(
             Counter(one.refusal[0] for one in outcomes if one.refusal and not one.is_rightly_empty)
         ),
     }
+
+
+def show_row(name: str, row: dict[str, Any]) -> str:
+    """A line of the table."""
+    return f"{name:30}" + "".join(f"{row[title]:>{width}}" for title, width in COLUMNS.items())
 
 
 def describe(name: str, pairs: list[tuple[Outcome, str | None]], *, quiet: bool) -> list[str]:
@@ -100,7 +113,8 @@ def describe(name: str, pairs: list[tuple[Outcome, str | None]], *, quiet: bool)
     for outcome, crash in pairs:
         group = outcome.group
         where = f"{name}/{group.file}: {group.description}"
-        lines += [f"WRONG {name}/{one}" for one in outcome.wrong]
+        lines += [f"ACCEPTED {name}/{one}" for one in outcome.accepted]
+        lines += [f"REJECTED {name}/{one}" for one in outcome.rejected]
         if crash:
             lines.append(f"CRASHED {where}: {json.dumps(group.schema)}\n{crash[-900:]}")
         if outcome.refusal and not outcome.is_rightly_empty and not quiet:

@@ -115,6 +115,9 @@ class Counting:
         return [(option.marks, self.values(option.value, limit)) for option in options]
 
     def _add_arrays(self, form: ArrayForm, found: _Found) -> bool:
+        bounded = form.unique or any(one.high is not None for one in form.contains)
+        if form.high is None and form.rest and not bounded:
+            return False
         partials = [_Partial((), (0,) * len(form.contains), False)]
         length = 0
         if form.low > MAX_VALUES:

@@ -44,7 +44,10 @@ def is_risky(literals: Literals, root: int) -> bool:
             return True
         if len(base.keys) > 1 and ("anyOf" in base.keys or not REFERENCES.isdisjoint(base.keys)):
             return True
-        waiting.extend(_below(literals, base))
+        below = list(_below(literals, base))
+        if base.keys == ("anyOf",) and any("anyOf" in literals.bases[one >> 1].keys for one in below):
+            return True  # it may lead back to itself
+        waiting.extend(below)
     return False
 
 

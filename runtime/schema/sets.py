@@ -74,6 +74,7 @@ class DocumentSets:
             raise InvalidConstraint(
                 conflict(self._literals, self._plans, self.inhabited, self.root), field="schema"
             )
+        self.forms(self.root)
 
     def forms(self, number: int) -> Forms:
         """What the values of a set are. Raises `UnsupportedConstraint` where that cannot be said exactly."""

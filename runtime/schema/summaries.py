@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -50,7 +52,10 @@ class Summaries(Bases):
         found = self._firsts.get(literal >> 1)
         if found is None:
             self._effort = _ALIKE_EFFORT
-            found = self._firsts[literal >> 1] = self._first(literal & ~1, _ALIKE_DEPTH)
+            found = self._first(literal & ~1, _ALIKE_DEPTH)
+            if self._effort < 0:
+                found = self._first_of_text(found)
+            self._firsts[literal >> 1] = found
         return found ^ (literal & 1)
 
     def _first(self, literal: int, depth: int) -> int:
@@ -94,6 +99,16 @@ class Summaries(Bases):
             parts.append(tuple(base.node.schema.get(key) for key in ("minContains", "maxContains")))
             parts.append(base.node.draft.value)
         return self._alike.setdefault(("schema", *parts), literal)
+
+    def _first_of_text(self, literal: int) -> int:
+        """The first literal of a schema with the same text in the same resource."""
+        base = self.bases[literal >> 1]
+        if base.node is None:
+            return literal
+        text = json.dumps(base.node.raw, default=repr)
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        key = ("text", base.node.resource, base.node.draft, base.scope, digest)
+        return self._alike.setdefault(key, literal)
 
     def _first_below(self, base: Base, depth: int, *path: str | int) -> int:
         literal = self.child(base, *path)

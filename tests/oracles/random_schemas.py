@@ -22,6 +22,7 @@ _DEEP = {
     "array": ("items", "prefixItems", "contains", *_APPLY, "unevaluatedItems"),
     "": ("properties", "additionalProperties", "propertyNames", "items", "contains", *_APPLY),
 }
+_PARTS = frozenset(_DEEP["object"] + _DEEP["array"]) - frozenset((*_APPLY, "propertyNames"))
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
@@ -44,10 +45,10 @@ def random_value(rng: random.Random, depth: int = 0) -> Any:
 
 def random_schema(rng: random.Random, *, references: bool = True) -> dict[str, Any]:
     """A schema of draft 2020-12 with up to three keywords on each of a few levels, and two definitions."""
-    found = _Schemas(rng, references=references).at(0)
+    found = _Schemas(rng, references=references).at(0, inside=False)
     schema = found if isinstance(found, dict) else {}
     simple = _Schemas(rng, references=False)
-    return {**schema, "$defs": {"p": simple.at(2), "q": simple.at(2)}}
+    return {**schema, "$defs": {"p": simple.at(2, inside=False), "q": simple.at(2, inside=False)}}
 
 
 class _Schemas:
@@ -55,13 +56,14 @@ class _Schemas:
         self._rng = rng
         self._references = references
 
-    def at(self, depth: int) -> Any:
+    def at(self, depth: int, *, inside: bool) -> Any:
+        """`inside`: it is for a part of the value, so that the whole schema may be asked of it again."""
         rng = self._rng
         chance = rng.random()
         if depth and chance < 0.09:
             return chance < 0.06
         if depth and self._references and chance < 0.15:
-            return {"$ref": rng.choice(("#", "#/$defs/p", "#/$defs/q"))}
+            return {"$ref": rng.choice(("#/$defs/p", "#/$defs/q", *(("#",) if inside else ())))}
         schema: dict[str, Any] = {}
         kind = ""
         if rng.random() < 0.6:
@@ -71,7 +73,7 @@ class _Schemas:
         for _ in range(rng.choice((0, 1, 1, 2, 2, 3))):
             flat = depth >= 3 or rng.random() < 0.35
             key = rng.choice(_FLAT[kind] if flat else _DEEP[kind])
-            schema.update(self._flat(key) if flat else self._deep(key, depth + 1))
+            schema.update(self._flat(key) if flat else self._deep(key, depth + 1, inside=inside))
         return schema
 
     def _flat(self, key: str) -> dict[str, Any]:
@@ -87,24 +89,27 @@ class _Schemas:
         }
         return {key: few.get(key, rng.choice((0, 1, 2, 3)))}
 
-    def _deep(self, key: str, depth: int) -> dict[str, Any]:
+    def _deep(self, key: str, depth: int, *, inside: bool) -> dict[str, Any]:
         rng = self._rng
+        inside = inside or key in _PARTS
         if key in ("allOf", "anyOf", "oneOf", "prefixItems"):
-            return {key: [self.at(depth) for _ in range(rng.choice((1, 2, 2, 3)))]}
+            return {key: [self.at(depth, inside=inside) for _ in range(rng.choice((1, 2, 2, 3)))]}
         if key in ("properties", "patternProperties", "dependentSchemas"):
             names = rng.sample(PATTERNS if key == "patternProperties" else NAMES, rng.choice((1, 2, 2)))
-            return {key: {name: self.at(depth) for name in names}}
+            return {key: {name: self.at(depth, inside=inside) for name in names}}
         if key == "if":
             return {
-                part: self.at(depth) for part in ("if", "then", "else") if part == "if" or rng.random() < 0.7
+                part: self.at(depth, inside=inside)
+                for part in ("if", "then", "else")
+                if part == "if" or rng.random() < 0.7
             }
         if key == "contains":
             bounds = {
                 part: rng.choice((0, 1, 2)) for part in ("minContains", "maxContains") if rng.random() < 0.4
             }
-            return {key: self.at(depth), **bounds}
+            return {key: self.at(depth, inside=inside), **bounds}
         if key == "propertyNames" and rng.random() < 0.7:
             return {key: rng.choice(({"pattern": "^a"}, {"enum": ["a", "b"]}, {"not": {"const": "a"}}))}
         if key.startswith(("unevaluated", "additional")) and rng.random() < 0.5:
             return {key: False}
-        return {key: self.at(depth)}
+        return {key: self.at(depth, inside=inside)}

@@ -17,8 +17,8 @@ Accepts = Callable[..., bool]
 
 @pytest.fixture(scope="session")
 def byte_vocab() -> Vocabulary:
-    """Every byte is a token by itself; 256 ends a text. What is compiled at the first use is compiled here, so
-    that no test's time counts it."""
+    """Every byte is a token by itself; 256 ends a text. What the first use compiles is compiled here: no
+    test's time counts it."""
     vocab = byte_vocabulary()
     row = np.zeros(vocab.num_words, np.uint32)
     schema = {"type": "array", "items": {"type": "string", "pattern": "a"}, "uniqueItems": True}
