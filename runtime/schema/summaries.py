@@ -13,8 +13,8 @@ from treille.runtime.schema.values import ANY_KIND, canonical, kind_of, kind_of_
 
 _SUMMARY_DEPTH = 8
 _SUMMARY_EFFORT = 256
-_ALIKE_DEPTH = 6
-_ALIKE_EFFORT = 64
+_ALIKE_DEPTH = 48
+_ALIKE_EFFORT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Summaries(Bases):
         super().__init__(document)
         self._summaries: dict[int, Summary] = {}
         self._firsts: dict[int, int] = {}
+        self._within: set[int] = set()
         self._effort = 0
 
     def summary(self, literal: int) -> Summary:
@@ -48,10 +49,11 @@ class Summaries(Bases):
         return found
 
     def first_alike(self, literal: int) -> int:
-        """The first literal that is seen to ask the same, by the text of small schemas."""
+        """The first literal that is seen to ask the same."""
         found = self._firsts.get(literal >> 1)
         if found is None:
             self._effort = _ALIKE_EFFORT
+            self._within = {literal >> 1}
             found = self._first(literal & ~1, _ALIKE_DEPTH)
             if self._effort < 0:
                 found = self._first_of_text(found)
@@ -61,7 +63,10 @@ class Summaries(Bases):
     def _first(self, literal: int, depth: int) -> int:
         base = self.bases[literal >> 1]
         self._effort -= len(base.keys)
-        if base.node is None or isinstance(base.node.schema, bool) or not depth or self._effort < 0:
+        if base.node is None or isinstance(base.node.schema, bool):
+            return literal
+        if not depth or self._effort < 0:
+            self._effort = -1
             return literal
         parts: list[Hashable] = []
         for key in sorted(base.keys):
@@ -84,11 +89,13 @@ class Summaries(Bases):
                             parts.append((branch, self._first_below(base, depth, branch)))
             elif key in ("properties", "patternProperties", "dependentSchemas"):
                 if self._effort < len(value):
+                    self._effort = -1
                     return literal
                 below = [(name, self._first_below(base, depth, key, name)) for name in value]
                 parts.append((key, frozenset(below)))
             elif key in ("prefixItems", "allOf", "anyOf", "oneOf"):
                 if self._effort < len(value):
+                    self._effort = -1
                     return literal
                 parts.append(
                     (key, tuple(self._first_below(base, depth, key, at) for at in range(len(value))))
@@ -112,9 +119,16 @@ class Summaries(Bases):
 
     def _first_below(self, base: Base, depth: int, *path: str | int) -> int:
         literal = self.child(base, *path)
-        found = self._firsts.get(literal >> 1)
+        place = literal >> 1
+        found = self._firsts.get(place)
         if found is None:
+            if place in self._within:
+                return literal  # it contains itself
+            self._within.add(place)
             found = self._first(literal & ~1, depth - 1)
+            self._within.discard(place)
+            if self._effort >= 0:
+                self._firsts[place] = found
         return found ^ (literal & 1)
 
     def _summarised(self, literal: int, depth: int) -> Summary:
