@@ -120,13 +120,38 @@ def _close(machine: Machine, out: Int64s, stack: int, captured: int, byte: int) 
 
 
 @inner
+def _is_past_choice(machine: Machine, gap: int) -> bool:  # pragma: no cover
+    """Whether white space at a gap does not tell any more what comes behind it."""
+    return gap % gaps.PLACES != 0 or tables_of(machine)[H_GAPS] != gaps.FIXED
+
+
+@inner
+def _may_close(machine: Machine, stack: int) -> bool:  # pragma: no cover
+    """Whether the object or array on top may end."""
+    frame = top(machine, stack)
+    if nodes_of(machine)[frame, 0] == OBJECT:
+        return objects.may_close(machine, frame)
+    return arrays.may_close(machine, frame)
+
+
+@inner
+def _may_go_on(machine: Machine, stack: int) -> bool:  # pragma: no cover
+    """Whether the object or array on top may have another member."""
+    frame = top(machine, stack)
+    if nodes_of(machine)[frame, 0] == OBJECT:
+        return objects.may_go_on(machine, frame)
+    return arrays.may_go_on(machine, frame)
+
+
+@inner
 def _followed(
     machine: Machine, out: Int64s, gap: int, stack: int, captured: int, byte: int
 ) -> None:  # pragma: no cover
     """After a value in an object or array. `captured` does not have the byte yet."""
     more = extended(machine, captured, byte)
     following = gap_after(machine, gap, stack, byte)
-    if following >= 0:
+    # Fixed white space after a value is what comes before the end.
+    if following >= 0 and (_is_past_choice(machine, gap) or _may_close(machine, stack)):
         emit(machine, out, row_of(machine, FOLLOWED, following, NONE, NONE, NONE), stack, more, NONE)
     if byte == _COMMA:
         if gap % gaps.PLACES and tables_of(machine)[H_GAPS] == gaps.FIXED:
@@ -156,8 +181,10 @@ def _opened(
     """After { or [. `captured` does not have the byte yet."""
     following = gap_after(machine, gap, stack, byte)
     if following >= 0:
-        place = row_of(machine, OPENED, following, NONE, NONE, NONE)
-        emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
+        # Fixed white space after an opening is what comes before a member.
+        if _is_past_choice(machine, gap) or _may_go_on(machine, stack):
+            place = row_of(machine, OPENED, following, NONE, NONE, NONE)
+            emit(machine, out, place, stack, extended(machine, captured, byte), NONE)
     elif byte == _UNCURLY or byte == _UNSQUARE:
         if not (gap % gaps.PLACES and tables_of(machine)[H_GAPS] == gaps.FIXED):
             _close(machine, out, stack, extended(machine, captured, byte), byte)
