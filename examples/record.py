@@ -45,7 +45,7 @@ def sort(s: tr.State, mail: str) -> None:
     s += tr.system("You turn mails into tickets. Answer with JSON.")
     s += tr.user(mail)
     with s.assistant():
-        s += tr.gen("ticket", schema=Ticket, whitespace="compact", number_style="plain", max_tokens=200)
+        s += tr.gen("ticket", schema=Ticket, whitespace="compact", number_style="plain", max_tokens=1500)
 
 
 def main(model: str) -> None:
