@@ -17,7 +17,6 @@ from treille.runtime.schema.strings import Strings
 from treille.runtime.schema.values import is_spellable, spellable
 
 MAX_WORDS = 1000
-_FEW_WORDS = 200  # enough, where not so many keys are needed
 _FEW_REGIONS = 8
 _MAX_REGIONS = 1024
 MAX_EXISTS = 6
@@ -122,11 +121,10 @@ class Members:
             if strings != ANY_STRING:
                 self._work.spend(10)
                 known = [name for name in names if self._languages.contains(strings, name)]
-                most = _FEW_WORDS if shape.low < _FEW_WORDS else MAX_WORDS
-                words = self._languages.words(strings, most + len(known))
+                words = self._languages.words(strings, MAX_WORDS + len(known))
                 if words is not None:
                     new = [word for word in words if word not in names]
-                    if len(new) <= most:
+                    if len(new) <= MAX_WORDS:
                         names.update((word, value) for word in new)
                         continue
             found.append((strings, value))
