@@ -1,6 +1,6 @@
 """The tables of docs/json-schema.md are those of `oracles.keyword_examples`, and each of their lines is true.
 
-`python tests/runtime/schema/test_docs.py` writes the tables into the page.
+`PYTHONPATH=tests python tests/runtime/schema/test_docs.py` writes the tables into the page.
 """
 
 from __future__ import annotations
@@ -64,10 +64,31 @@ def test_all_formats_are_in_the_table() -> None:
     assert FORMATS.keys() == engine_formats.FORMATS
 
 
+def test_flexible_white_space_is_as_the_page_says(accepts: Accepts) -> None:
+    blanks, line_ends, indentation = map(
+        int,
+        re.search(
+            r"up to (\d+) blanks .* 1 or (\d+) line ends .* up to (\d+) \|", PAGE.read_text(encoding="utf-8")
+        ).groups(),
+    )
+    for blank in " \t":
+        for line_end in ("\n", "\r"):
+            for text, verdict in (
+                (blank * blanks, True),
+                (blank * (blanks + 1), False),
+                (line_end * line_ends + blank * indentation, True),
+                (line_end + blank * indentation, True),
+                (line_end + blank * (indentation + 1), False),
+                (line_end * (line_ends + 1), False),
+                (blank + line_end, False),
+            ):
+                assert accepts({"type": "array"}, f"[1,{text}2]") == verdict, repr(text)
+
+
 def test_the_page_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert {name for _, name, _ in SECTION.findall(page)} == {"keywords", "formats"}
-    assert page == filled(page), "run python tests/runtime/schema/test_docs.py"
+    assert page == filled(page), "run PYTHONPATH=tests python tests/runtime/schema/test_docs.py"
 
 
 def test_the_python_of_the_page_runs() -> None:
