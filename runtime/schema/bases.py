@@ -91,6 +91,7 @@ class Bases:
         self.document = document
         self.bases: list[Base] = [Base(None)]
         self._literals: dict[tuple[int, Scope], int] = {}
+        self._types: dict[str, int] = {}
         self._alike: dict[Hashable, int] = {}
 
     def of_node(self, node: Node, scope: Scope) -> int:
@@ -139,6 +140,14 @@ class Bases:
 
     def _new(self, node: Node, scope: Scope) -> int:
         """The literal of a schema; one that only says another must (or must not) hold is that other."""
+        schema = node.schema
+        if not isinstance(schema, bool) and "type" in schema:
+            kinds = schema["type"]
+            if isinstance(kinds, str) and [key for key in schema if key in KEYWORDS] == ["type"]:
+                found = self._types.get(kinds)
+                if found is None:
+                    found = self._types[kinds] = self._added(Base(node, (), ("type",)))
+                return found
         negated = 0
         passed: set[tuple[int, Scope]] = set()
         while True:
@@ -196,7 +205,7 @@ class Bases:
         schema = node.schema
         alike: Hashable = None
         if keys == ("type",) and not isinstance(schema, bool) and isinstance(schema["type"], str):
-            return self._interned(("type", schema["type"]), lambda: Base(node, (), keys))
+            return self._new(node, ())
         if not isinstance(schema, bool) and all(key in FLAT for key in keys):
             if keys == ("const",):
                 alike = keys[0], canonical(schema["const"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from treille.runtime.schema.forms import ArrayForm, Key, ObjectForm, Option, Region
 from treille.runtime.schema.items import ArrayPlan
@@ -28,11 +29,11 @@ def object_form(plan: ObjectPlan, alive: Alive, languages: Languages, work: Work
         options = _options(ways, alive)
         if options:
             regions.append(Region(strings, options))
-    places = {name: place for place, name in enumerate(plan.names)}
+    places = {name: place for place, name in enumerate(plan.names)} if plan.implied else {}
     keys = tuple(
         Key(
             name,
-            (Option(value),) if name in usable else (),
+            _option(value) if name in usable else (),
             name in plan.required,
             name in plan.declared,
             tuple(sorted(places[other] for other in plan.implied[name]))
@@ -42,13 +43,18 @@ def object_form(plan: ObjectPlan, alive: Alive, languages: Languages, work: Work
         for name, value in plan.names.items()
         if name in usable or regions
     )
-    if len(keys) < len(places) and plan.implied:
+    if len(keys) < len(places):
         keys = _replaced(keys, list(plan.names))
     high = plan.high
     if high is not None and not regions and high >= len(usable):
         high = None
     low = plan.low if plan.low > len(plan.required) else 0
     return ObjectForm(keys, tuple(regions), low, high, plan.num_exists)
+
+
+@lru_cache(maxsize=4096)
+def _option(value: int) -> tuple[Option, ...]:
+    return (Option(value),)
 
 
 def _replaced(keys: tuple[Key, ...], names: list[str]) -> tuple[Key, ...]:

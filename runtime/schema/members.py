@@ -5,9 +5,8 @@ A plan says what an `ObjectForm` does, but some of its sets may turn out to have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from treille.runtime.schema.bases import EVERYTHING, NOTHING
 from treille.runtime.schema.languages import Languages
@@ -17,9 +16,12 @@ from treille.runtime.schema.strings import Strings
 from treille.runtime.schema.values import is_spellable, spellable
 
 MAX_WORDS = 1000
+_FEW_WORDS = 200  # enough, where not so many keys are needed
 _FEW_REGIONS = 8
 _MAX_REGIONS = 1024
 MAX_EXISTS = 6
+MAX_PLANS = 4096
+_MAX_COMPARED = 1024
 
 Ways = tuple[tuple[int, int], ...]  # options: a set, and marks
 
@@ -121,10 +123,11 @@ class Members:
             if strings != ANY_STRING:
                 self._work.spend(10)
                 known = [name for name in names if self._languages.contains(strings, name)]
-                words = self._languages.words(strings, MAX_WORDS + len(known))
+                most = _FEW_WORDS if shape.low < _FEW_WORDS else MAX_WORDS
+                words = self._languages.words(strings, most + len(known))
                 if words is not None:
                     new = [word for word in words if word not in names]
-                    if len(new) <= MAX_WORDS:
+                    if len(new) <= most:
                         names.update((word, value) for word in new)
                         continue
             found.append((strings, value))
@@ -173,24 +176,40 @@ class Members:
 
     def _with_exists(self, plan: ObjectPlan, exists: tuple[Exists, ...]) -> list[ObjectPlan]:
         """One plan for each choice of what has the value that must exist: a key of `names`, or one in a
-        region."""
-        choices: list[list[str | None]] = []
+        region. What a key that is required has anyway needs no choice."""
+        partial: list[tuple[ObjectPlan, tuple[Exists, ...]]] = [(plan, ())]
         for some in exists:
-            ways: list[str | None] = [
-                name
-                for name, value in plan.names.items()
-                if self._literals.meet(value, some.value) != NOTHING and self._is_in(some.names, name)
-            ]
-            if any(self._is_within(strings, some) for strings, _ in plan.regions):
-                ways.append(None)
-            choices.append(ways)
-        found = []
-        for choice in product(*choices):
-            self._work.spend(1 + len(plan.names) // 8)
-            chosen = self._chosen(plan, exists, choice)
-            if chosen is not None:
-                found.append(chosen)
-        return found
+            names = [name for name in plan.names if self._is_in(some.names, name)]
+            marked = any(self._is_within(strings, some) for strings, _ in plan.regions)
+            chosen: dict[Hashable, tuple[ObjectPlan, tuple[Exists, ...]]] = {}
+            for one, regions in partial:
+                if any(name in one.required and self._is_held(one, name, some) for name in names):
+                    chosen.setdefault(_identity(one, regions), (one, regions))
+                    continue
+                if marked:
+                    chosen.setdefault(_identity(one, (*regions, some)), (one, (*regions, some)))
+                for name in names:
+                    self._work.spend(1 + len(plan.names) // 8)
+                    new = self._with_member(one, name, some.value)
+                    if new is not None:
+                        chosen.setdefault(_identity(new, regions), (new, regions))
+            partial = list(chosen.values())
+            if len(partial) > MAX_PLANS:
+                raise self._work.too_much(f"it has more than {MAX_PLANS} alternatives of one type")
+        return [self._marked(one, regions) if regions else one for one, regions in partial]
+
+    def _is_held(self, plan: ObjectPlan, name: str, some: Exists) -> bool:
+        return self._literals.is_within(plan.names[name], some.value)
+
+    def _with_member(self, plan: ObjectPlan, name: str, value: int) -> ObjectPlan | None:
+        """The objects of a plan in which a key has a value of a set."""
+        both = self._literals.meet(plan.names[name], value)
+        required = plan.required | {name} | plan.implied.get(name, frozenset())
+        if both == NOTHING or any(plan.names[other] == NOTHING for other in required):
+            return None
+        if plan.high is not None and len(required) > plan.high:
+            return None
+        return replace(plan, names={**plan.names, name: both}, required=required)
 
     def _is_within(self, strings: Strings, some: Exists) -> bool:
         """Whether a region, which is inside or outside of what must exist, is inside."""
@@ -201,39 +220,50 @@ class Members:
                 return True
         return False
 
-    def _chosen(
-        self, plan: ObjectPlan, exists: tuple[Exists, ...], choice: tuple[str | None, ...]
-    ) -> ObjectPlan | None:
-        names = dict(plan.names)
-        required = set(plan.required)
-        marked = [some for some, name in zip(exists, choice, strict=True) if name is None]
-        for some, name in zip(exists, choice, strict=True):
-            if name is not None:
-                names[name] = self._literals.meet(names[name], some.value)
-                required |= {name} | plan.implied.get(name, frozenset())
-        if any(names[name] == NOTHING for name in required):
-            return None
-        if len(marked) > MAX_EXISTS:
+    def _marked(self, plan: ObjectPlan, exists: tuple[Exists, ...]) -> ObjectPlan:
+        """The objects of a plan in which what must exist is in regions."""
+        wanted: dict[Hashable, Exists] = {}
+        for some in exists:
+            where = tuple(self._is_within(strings, some) for strings, _ in plan.regions)
+            wanted.setdefault((where, some.value), some)  # what one key does for one of these it does for all
+        if len(wanted) > MAX_EXISTS:
             raise self._work.too_much(f"more than {MAX_EXISTS} keys must exist that are not named")
         regions = []
         for strings, ways in plan.regions:
-            for bit, some in enumerate(marked):
+            for bit, some in enumerate(wanted.values()):
                 if self._is_within(strings, some):
                     more = [
                         (self._literals.meet(value, some.value), marks | 1 << bit) for value, marks in ways
                     ]
                     ways = undominated([way for way in (*ways, *more) if way[0] != NOTHING])
             regions.append((strings, ways))
-        return ObjectPlan(
-            names,
-            plan.declared,
-            tuple(regions),
-            frozenset(required),
-            plan.low,
-            plan.high,
-            plan.implied,
-            len(marked),
+        return replace(plan, regions=tuple(regions), num_exists=len(wanted))
+
+    def widest(self, plans: list[ObjectPlan]) -> tuple[ObjectPlan, ...]:
+        """The same union without plans that are, as can be seen, within others."""
+        if not 1 < len(plans) <= _MAX_COMPARED:
+            return tuple(plans)
+        kept: list[ObjectPlan] = []
+        for plan in sorted(plans, key=lambda one: len(one.required)):
+            self._work.spend(1 + len(kept) // 32)
+            if not any(other.required <= plan.required and self._is_part(plan, other) for other in kept):
+                kept.append(plan)
+        return tuple(kept)
+
+    def _is_part(self, one: ObjectPlan, other: ObjectPlan) -> bool:
+        """Whether a plan, which requires all that another does, is within that one."""
+        return (
+            one.names.keys() == other.names.keys()
+            and (one.regions, one.low, one.high, one.num_exists)
+            == (other.regions, other.low, other.high, other.num_exists)
+            and one.implied == other.implied
+            and all(self._literals.is_within(value, other.names[name]) for name, value in one.names.items())
         )
+
+
+def _identity(plan: ObjectPlan, exists: tuple[Exists, ...]) -> Hashable:
+    """What tells plans apart that come from the same one by choices."""
+    return plan.required, tuple(plan.names.values()), exists
 
 
 def undominated(ways: Iterable[tuple[int, int]]) -> Ways:

@@ -309,11 +309,15 @@ class Normal:
         return self._shapes.join((first, second), keep=keep)
 
     def _dependent(self, base: Base, track: int) -> Steps:
+        """A key is not there, or a schema holds. Where it is said which schemas hold, only with the key
+        they do."""
         keep = track != PLAIN
         found = ALL
         for name, literal in self._dependencies(base):
-            present = self._shapes.meet(_with_key(name, others=True), (yield literal, track), keep=keep)
-            objects = (ObjectShape({name: NOTHING}), *present.objects)
+            part = yield literal, track
+            if keep:
+                part = self._shapes.meet(_with_key(name, others=True), part, keep=True)
+            objects = (ObjectShape({name: NOTHING}), *part.objects)
             found = self._shapes.meet(found, _typed_objects(objects), keep=keep)
         return found
 

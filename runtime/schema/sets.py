@@ -150,7 +150,9 @@ class DocumentSets:
                 _distinct(typed.numbers) if len(typed.numbers) <= _FEW else typed.numbers,
                 merged_strings(typed.strings, self.languages),
                 tuple(plan for shape in typed.arrays for plan in self._items.plans(shape)),
-                tuple(plan for shape in typed.objects for plan in self._members.plans(shape)),
+                self._members.widest(
+                    [plan for shape in typed.objects for plan in self._members.plans(shape)]
+                ),
             )
         return found
 
