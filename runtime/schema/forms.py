@@ -122,6 +122,11 @@ class Sets(Protocol):
         """What the values of a set are. Raises `UnsupportedConstraint` where that cannot be said exactly."""
         ...
 
+    def simple_parts(self, number: int) -> list[int] | None:
+        """The sets that the forms of a set name, and maybe more, where these can be said without working it
+        out and doing so will not raise; else None."""
+        ...
+
     def without(self, number: int, value: object) -> int:
         """The set of the values of another that do not equal a value (which may be new, and may be empty)."""
         ...

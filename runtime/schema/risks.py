@@ -16,6 +16,7 @@ _RISKY = frozenset(
         "if",
         "dependentSchemas",
         "contains",
+        "multipleOf",
         "uniqueItems",
         "patternProperties",
         "propertyNames",
@@ -26,29 +27,35 @@ _RISKY = frozenset(
 _BELOW = (ARRAY_KEYWORDS | OBJECT_KEYWORDS) & {"properties", "additionalProperties", "items", "prefixItems"}
 
 
-def is_risky(literals: Literals, root: int) -> bool:
-    """Whether any set of a root has more than keywords that are simple by themselves."""
-    seen: set[int] = set()
-    waiting = list(literals.sets[root])
-    if len(waiting) > 1:
-        return True
-    while waiting:
-        literal = waiting.pop()
-        if literal in seen:
-            continue
-        seen.add(literal)
-        base = literals.bases[literal >> 1]
-        if base.node is None or isinstance(base.node.schema, bool):
-            continue
-        if literal & 1 or any(key in _RISKY for key in base.keys):
-            return True
-        if len(base.keys) > 1 and ("anyOf" in base.keys or not REFERENCES.isdisjoint(base.keys)):
-            return True
-        below = list(_below(literals, base))
-        if base.keys == ("anyOf",) and any("anyOf" in literals.bases[one >> 1].keys for one in below):
-            return True  # it may lead back to itself
-        waiting.extend(below)
-    return False
+def simple_parts(literals: Literals, number: int) -> list[int] | None:
+    """The sets of the parts of a set's values, if it has only keywords that are simple by themselves; None if
+    it must be worked out to know."""
+    members = literals.sets[number]
+    found = _simple_parts(literals, members[0]) if len(members) == 1 else None
+    return None if found is None else [literals.single(one) for one in found]
+
+
+def _simple_parts(literals: Literals, literal: int) -> list[int] | None:
+    base = literals.bases[literal >> 1]
+    if literal & 1 or base.node is None or isinstance(base.node.schema, bool):
+        return None
+    keys = base.keys
+    if any(key in _RISKY for key in keys):
+        return None
+    if len(keys) > 1 and ("anyOf" in keys or not REFERENCES.isdisjoint(keys)):
+        return None
+    below = list(_below(literals, base))
+    if keys != ("anyOf",):
+        return below
+    found: list[int] = []
+    for branch in below:
+        if "anyOf" in literals.bases[branch >> 1].keys:
+            return None  # it may lead back to itself
+        parts = _simple_parts(literals, branch)
+        if parts is None:
+            return None
+        found += parts
+    return found
 
 
 def _below(literals: Literals, base: Base) -> Iterator[int]:

@@ -26,7 +26,7 @@ from treille.runtime.schema.members import Members, ObjectPlan
 from treille.runtime.schema.normal import Normal
 from treille.runtime.schema.plain import Plain
 from treille.runtime.schema.possible_objects import object_is_possible
-from treille.runtime.schema.risks import is_risky, parts_of
+from treille.runtime.schema.risks import parts_of, simple_parts
 from treille.runtime.schema.shapes import Shapes, Work
 
 _T = TypeVar("_T")
@@ -84,23 +84,27 @@ class DocumentSets:
             self._forms[number] = found
         return found
 
+    def simple_parts(self, number: int) -> list[int] | None:
+        """The sets of the parts of a set's values where that can be said without working it out, and doing so
+        will not turn out to be too much; else None."""
+        return simple_parts(self._literals, number)
+
     def explore(self, max_sets: int = 50_000) -> None:
         """Work out every set that a value of the root may have a part in, so that what cannot be enforced
-        is found now. Cheap where no schema has a keyword that could turn out so.
+        is found now; but not those where nothing can turn out so.
 
         Raises `UnsupportedConstraint`, also if there are more than `max_sets` sets.
         """
-        if not is_risky(self._literals, self.root):
-            return
         self._work.begin()
         seen = {self.root}
         waiting = [self.root]
         while waiting:
-            forms = self.forms(waiting.pop())
-            for number in parts_of(forms):
-                if number not in seen:
-                    seen.add(number)
-                    waiting.append(number)
+            number = waiting.pop()
+            parts = self.simple_parts(number)
+            for part in parts_of(self.forms(number)) if parts is None else parts:
+                if part not in seen:
+                    seen.add(part)
+                    waiting.append(part)
             if len(seen) > max_sets:
                 raise self._work.too_much(f"its values have over {max_sets} kinds of parts")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.store import Bytes, Int64s
-from treille.runtime.schema.forms import ArrayForm, Forms, Key, ObjectForm, Option, Region, Sets
+from treille.runtime.schema.forms import ArrayForm, Key, ObjectForm, Option, Region, Sets
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.machine import gaps
 from treille.runtime.schema.machine.rows import (
@@ -43,9 +43,9 @@ from treille.runtime.schema.strings import Strings
 _WORD_BITS: dict[bool | None, int] = {None: 1, True: 2, False: 4}
 _GAPS = {"compact": gaps.COMPACT, "flexible": gaps.FLEXIBLE, "any": gaps.ANY}
 Values = NDArray[np.int64]
-MAX_AT_ONCE = 16_384
 MAX_NUMBER = (1 << 62) - 1  # bounds past it are as good as none
 _MAX_CONTAINS = 2
+_EAGER = 32  # sets that are worked out before they are reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,9 @@ class Tables:
         self._language_of: dict[Strings, int] = {}
         self._templates: dict[ArrayForm | int, int] = {}
         self._array_forms: dict[int, ArrayForm] = {}
+        self._at_least: dict[
+            int, tuple[bool, int]
+        ] = {}  # by set: is it all it has?
         self._seen: dict[int, SeenItems] = {0: SeenItems((), {})}
         self.strings: list[Strings] = []  # by number of a language, its regular part
         self._write_head(options)
@@ -142,37 +145,15 @@ class Tables:
 
     def work_out_all(self) -> None:
         """Works out every set that the root leads to, so that nothing can turn out to be unsupported later
-        on."""
+        on. Of the sets where nothing can, only the first ones: the others wait until they are reached."""
         row = 0
         while row < len(self._set_of):
-            if not self._values[row, V_KNOWN]:
+            parts = self._sets.simple_parts(self._set_of[row]) if row >= _EAGER else None
+            for part in parts or ():
+                self._value(part)
+            if parts is None and not self._values[row, V_KNOWN]:
                 self.work_out(row)
             row += 1
-        if self._most_at_once() > MAX_AT_ONCE:
-            reason = "values within values may each be several things at once, more than can be followed"
-            raise UnsupportedConstraint("schema", "#", reason)
-
-    def _most_at_once(self) -> int:
-        """A bound on how many things a value may still be at once, along the values that it is within.
-
-        A set within itself counts once: how deep a text will be is not known.
-        """
-        most: dict[int, int] = {}
-        waiting = [self._sets.root]
-        open_sets: set[int] = set()
-        while waiting:
-            number = waiting[-1]
-            places = _alternatives(self._sets.forms(number))
-            missing = [one for place in places for one in place if one not in most and one not in open_sets]
-            if number in most or (number in open_sets and not missing) or not missing:
-                sums = (sum(most.get(one, 1) for one in place) for place in places)
-                most.setdefault(number, min(max(sums, default=1), 1 << 40))
-                open_sets.discard(number)
-                waiting.pop()
-            else:
-                open_sets.add(number)
-                waiting.extend(dict.fromkeys(missing))
-        return max(most.values(), default=1)
 
     def work_out(self, row: int) -> None:
         """Fills in a row of `values`. Raises `UnsupportedConstraint`."""
@@ -296,6 +277,15 @@ class Tables:
             self._array_forms[at] = form
         return at
 
+    def _has_more(self, number: int, count: int) -> bool:
+        """Whether a set has more than so many values."""
+        most, at_least = self._at_least.get(number, (False, 0))
+        if count >= at_least and not most:
+            limit = max(64, 2 * count)
+            at_least = self._sets.num_values(number, limit)
+            self._at_least[number] = at_least < limit, at_least
+        return count < at_least
+
     def item_done(self, template: int, count: int, seen: int, value: object) -> int:
         """Where `tables` says which items an array has once one more is there; `count` has it already."""
         form, before = self._array_forms[template], self._seen[seen]
@@ -310,26 +300,12 @@ class Tables:
                 for one in before.values:
                     number = self._sets.without(number, one)
             number = left[option.value] = self._sets.without(number, value)
-            if self._sets.num_values(number, 1):
+            if self._has_more(option.value, len(values)) or self._sets.num_values(number, 1):
                 found.append(Option(number, option.marks))
         at = self._add([0, 0])
         self._tables[at : at + 2] = len(self._seen), self._options(found)
         self._seen[at] = SeenItems(values, left)
         return at
-
-
-def _alternatives(forms: Forms) -> list[list[int]]:
-    """By key, and by place of an item, the sets that the value there may be of."""
-    found: dict[object, list[int]] = {}
-    for form in forms.objects:
-        for key in form.keys:
-            found.setdefault(key.name, []).extend(one.value for one in key.options)
-        for region in form.regions:
-            found.setdefault(None, []).extend(one.value for one in region.options)
-    for array in forms.arrays:
-        for place, options in enumerate((*array.prefix, array.rest)):
-            found.setdefault(place, []).extend(one.value for one in options)
-    return list(found.values())
 
 
 def _check_counts(form: ArrayForm) -> None:

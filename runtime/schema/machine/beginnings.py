@@ -24,6 +24,7 @@ from treille.runtime.schema.machine.rows import (
     EMPTY_TEXT,
     ENDED,
     FOLLOWED,
+    JOINED,
     LITERAL_AT,
     NONE,
     NUMBER_AT,
@@ -72,8 +73,9 @@ def depth(machine: Machine, stack: int) -> int:  # pragma: no cover
     """How many objects and arrays are open."""
     depth = 0
     while stack != NONE:
-        depth += 1
-        stack = nodes_of(machine)[stack, B_COLUMN]
+        is_joined = nodes_of(machine)[stack, 0] == JOINED  # all of them are of one depth
+        depth += not is_joined
+        stack = nodes_of(machine)[stack, A_COLUMN if is_joined else B_COLUMN]
     return int64(depth)
 
 

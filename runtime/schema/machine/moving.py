@@ -22,6 +22,7 @@ from treille.runtime.schema.machine.rows import (
     EXTRA,
     HIGH_COLUMN,
     ITEMS,
+    JOINED,
     LIST,
     LOW_COLUMN,
     MORE,
@@ -41,7 +42,7 @@ def _points(kind: int) -> int:  # pragma: no cover
     """Which columns of a kind of row are other rows."""
     if kind == CONFIG or kind == EXTRA:
         return int64(_A | _B | _LOW)
-    if kind == PUSHED or kind == LIST:
+    if kind == PUSHED or kind == LIST or kind == JOINED:
         return int64(_A | _B)
     if kind == OBJECT:
         return int64(_B | _HIGH)

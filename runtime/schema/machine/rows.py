@@ -5,6 +5,10 @@ how far each has come, and, where what is read will matter later, the text of it
 configurations, since a value may still be several things. All are rows of a `Store`, in which equal ones are
 the same row; states are made when they are first reached. Strings are followed by the regular engine in a
 store of its own.
+
+What an object or array is within does not matter before it ends: configurations that differ only there are
+one, on all the stacks that theirs were on (a graph-structured stack: Tomita, "Efficient parsing for natural
+language", 1986). So how many there are does not grow with how deep values are within values.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ FOLLOWED = fixed(9)  # after a value in an object or array, and gap a
 KEY_AT = fixed(10)  # a key comes, after gap a
 COLON_AT = fixed(11)  # after a key, and gap b; a value a comes then
 ENDED = fixed(12)  # the text is complete; gap a
-PUSHED = fixed(13)  # a stack: frame a on stack b
+PUSHED = fixed(13)  # a stack: frame a on stack b, or on any of those that are JOINED there
 OBJECT = fixed(14)  # an open object: template a, keys seen b, num_members and last key low, and more `high`
 MORE = fixed(15)  # of an object: other keys seen a (a list of texts), marks b
 ARRAY = fixed(16)  # an open array: template a, uniqueness b, num_items low, counts of marks high
@@ -46,6 +50,7 @@ LIST = fixed(18)  # a, and then the list b
 BYTE = fixed(19)  # a text: byte a and then the text b (captured texts run backwards)
 STATE = fixed(20)  # the key of a state: list a
 WORDS = fixed(21)  # bits a, and then the list b
+JOINED = fixed(22)  # instead of a stack, several: stack a, and the others in the list b
 
 # Columns of a row (see `Store.nodes`).
 A_COLUMN, B_COLUMN, LOW_COLUMN, HIGH_COLUMN = 1, 2, 3, 4

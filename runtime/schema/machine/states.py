@@ -32,6 +32,7 @@ from treille.runtime.grammar.store import (
     int64,
 )
 from treille.runtime.schema.machine import gaps
+from treille.runtime.schema.machine.joining import joined
 from treille.runtime.schema.machine.languages import text_widened
 from treille.runtime.schema.machine.memory import (
     Machine,
@@ -101,6 +102,7 @@ def state_of_configs(machine: Machine, configs: Int64s) -> int:  # pragma: no co
     """The state of some configurations; overwrites them. `NOWHERE`, and trouble noted, if there is no
     room."""
     if len(configs) > 1:
+        configs = configs[: joined(machine, configs)]
         configs.sort()
     node = int64(NONE)
     last = int64(-1)

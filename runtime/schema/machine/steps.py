@@ -41,6 +41,7 @@ from treille.runtime.schema.machine.rows import (
     H_GAPS,
     H_SUSPECT,
     HIGH_COLUMN,
+    JOINED,
     KEY_AT,
     LITERAL_AT,
     LOW_COLUMN,
@@ -115,7 +116,14 @@ def _close(machine: Machine, out: Int64s, stack: int, captured: int, byte: int) 
             return
     elif byte != _UNSQUARE or not arrays.may_close(machine, frame):
         return
-    below, text = after_value(machine, int64(nodes_of(machine)[stack, B_COLUMN]), captured)
+    below = int64(nodes_of(machine)[stack, B_COLUMN])
+    while below != NONE and nodes_of(machine)[below, 0] == JOINED:
+        one, text = after_value(machine, int64(nodes_of(machine)[below, A_COLUMN]), captured)
+        ended(machine, out, one, text)
+        below = int64(nodes_of(machine)[below, B_COLUMN])
+        if below == NONE:
+            return
+    below, text = after_value(machine, below, captured)
     ended(machine, out, below, text)
 
 

@@ -362,21 +362,15 @@ def test_tagged_branches_nest(byte_vocab: Vocabulary, depth: int) -> None:
         assert time.thread_time() - start < SECONDS
 
 
-@pytest.mark.parametrize("depth", range(1, 15))
-def test_branches_that_overlap_are_exact_or_refused_in_time(byte_vocab: Vocabulary, depth: int) -> None:
+@pytest.mark.parametrize("depth", [1, 2, 5, 8, 14, 40, 100])
+def test_branches_that_overlap_nest(byte_vocab: Vocabulary, depth: int) -> None:
     start = time.thread_time()
     one = both = b"1"
     for _ in range(depth):
         one, both = b'{"a":' + one + b"}", b'{"a":' + one + b',"b":' + one + b"}"
-    try:
-        grammar = compile_json_schema(
-            nested_by_reference(depth, tagged=False), byte_vocab, property_order="any"
-        )
-        # At depth 8 it is only while a text is followed that there turn out to be too many ways.
-        assert takes(grammar, one)
-        assert not takes(grammar, both)
-    except UnsupportedConstraint as error:
-        assert error.path.startswith("#") and depth > 5
+    grammar = compile_json_schema(nested_by_reference(depth, tagged=False), byte_vocab, property_order="any")
+    assert takes(grammar, one)
+    assert not takes(grammar, both)
     assert time.thread_time() - start < SECONDS
 
 

@@ -96,6 +96,9 @@ class FakeSets:
     def forms(self, number: int) -> Forms:
         return self._forms[number]
 
+    def simple_parts(self, number: int) -> list[int] | None:
+        return None
+
     def num_values(self, number: int, limit: int) -> int:
         forms = self._forms[number]
         if forms.arrays or forms.objects:
