@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from treille.runtime.schema.bases import (
-    EVERYTHING,
-    NOTHING,
-)
+from treille.runtime.schema.bases import NOTHING
 from treille.runtime.schema.decimals import exact
 from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.numbers import ANY_NUMBER, Numbers, point
 from treille.runtime.schema.shapes import (
-    ALL,
     ALL_WORDS,
     ANY_ARRAY,
     ANY_OBJECT,
     ANY_STRING,
     ArrayShape,
-    Exists,
     ObjectShape,
     Rule,
     Shapes,
     Typed,
 )
 from treille.runtime.schema.strings import Strings
+from treille.runtime.schema.unlike import arrays_unlike, objects_unlike
 from treille.runtime.schema.values import (
     ARRAY,
     BOOLEAN,
@@ -70,7 +66,8 @@ class Constants:
     def none_of(self, values: Any) -> Typed:
         """None of some values."""
         words, numbers, strings = set(ALL_WORDS), set(), set()
-        compound = ALL
+        arrays: list[list[object]] = []
+        objects: list[Mapping[str, object]] = []
         for value in values:
             kind = kind_of(value)
             if kind & (NULL | BOOLEAN):
@@ -80,19 +77,22 @@ class Constants:
             elif kind & STRING:
                 strings.add(value)
             elif kind & ARRAY:
-                compound = self._shapes.meet(compound, _no_array_but(self._arrays_unlike(value)))
+                arrays.append(value)
             else:
-                compound = self._shapes.meet(compound, _no_object_but(self._objects_unlike(value)))
+                objects.append(value)
         return Typed(
             frozenset(words),
             (Numbers(excluded=frozenset(numbers)) if numbers else ANY_NUMBER,),
             (Strings(excluded=frozenset(strings)) if strings else ANY_STRING,),
-            compound.arrays,
-            compound.objects,
+            tuple(arrays_unlike(arrays, self._constant, self._none_of)) if arrays else (ANY_ARRAY,),
+            tuple(objects_unlike(objects, self._constant, self._none_of)) if objects else (ANY_OBJECT,),
         )
 
-    def _constant(self, value: object, *, negated: bool = False) -> int:
-        return self._literals.single(self._literals.constant(value) ^ negated)
+    def _constant(self, value: object) -> int:
+        return self._literals.single(self._literals.constant(value))
+
+    def _none_of(self, values: Sequence[object]) -> int:
+        return self._literals.together(self._literals.constant(value) ^ 1 for value in values)
 
     def _object_equal_to(self, value: Mapping[str, object]) -> ObjectShape:
         names = {name: self._constant(member) for name, member in value.items()}
@@ -100,36 +100,3 @@ class Constants:
 
     def _array_equal_to(self, value: list[object]) -> ArrayShape:
         return ArrayShape(tuple(map(self._constant, value)), NOTHING, len(value), len(value))
-
-    def _objects_unlike(self, value: Mapping[str, object]) -> Iterator[ObjectShape]:
-        """The objects that are not this one, apart at the first key at which they are. So the objects that
-        are none of several are not many more ways than those have keys."""
-        same: dict[str, int] = {}
-        for name in sorted(value):
-            yield ObjectShape({**same, name: NOTHING}, required=frozenset(same))
-            yield ObjectShape(
-                {**same, name: self._constant(value[name], negated=True)}, required=frozenset((*same, name))
-            )
-            same[name] = self._constant(value[name])
-        more = Exists((Strings(excluded=frozenset(value)),), EVERYTHING)
-        yield ObjectShape(same, required=frozenset(same), exists=(more,))
-
-    def _arrays_unlike(self, value: list[object]) -> Iterator[ArrayShape]:
-        """The arrays that are not this one, apart at their length or else at the first item at which they
-        are."""
-        size = len(value)
-        if size:
-            yield ArrayShape(high=size - 1)
-        yield ArrayShape(low=size + 1)
-        same: list[int] = []
-        for member in value:
-            yield ArrayShape((*same, self._constant(member, negated=True)), low=size, high=size)
-            same.append(self._constant(member))
-
-
-def _no_array_but(arrays: Iterable[ArrayShape]) -> Typed:
-    return Typed(ALL_WORDS, (ANY_NUMBER,), (ANY_STRING,), tuple(arrays), (ANY_OBJECT,))
-
-
-def _no_object_but(objects: Iterable[ObjectShape]) -> Typed:
-    return Typed(ALL_WORDS, (ANY_NUMBER,), (ANY_STRING,), (ANY_ARRAY,), tuple(objects))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treille.runtime.schema.array_keywords import ArrayKeywords
 from treille.runtime.schema.bases import (
     ARRAY_KEYWORDS,
@@ -141,7 +143,11 @@ class Keywords:
 
     def equal_to(self, base: Base, *, negated: bool) -> Typed:
         """The values that are, or are not, the constant of a base without a node."""
-        return self._constants.none_of((base.value,)) if negated else self._constants.one_of((base.value,))
+        return self.unlike((base.value,)) if negated else self._constants.one_of((base.value,))
+
+    def unlike(self, values: Sequence[object]) -> Typed:
+        """The values that equal none of some constants."""
+        return self._constants.none_of(values)
 
 
 def of_kinds(mask: int) -> Typed:

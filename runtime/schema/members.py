@@ -21,7 +21,7 @@ _FEW_REGIONS = 8
 _MAX_REGIONS = 1024
 MAX_EXISTS = 6
 MAX_PLANS = 4096
-_MAX_COMPARED = 1024
+_MAX_COMPARED = 256
 
 Ways = tuple[tuple[int, int], ...]  # options: a set, and marks
 

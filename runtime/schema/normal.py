@@ -73,7 +73,10 @@ class Normal:
         members = self._literals.sets[number]
         if len(members) == 1:
             return self.typed(members[0])
-        parts = [self.typed(literal) for literal in members]
+        parts = [self.typed(literal) for literal in members if not self._is_not_value(literal)]
+        ruled_out = [self._literals.bases[one >> 1].value for one in members if self._is_not_value(one)]
+        if ruled_out:
+            parts.append(self._keywords.unlike(ruled_out))
         parts.sort(
             key=lambda part: len(part.objects) + len(part.arrays) + len(part.strings) + len(part.numbers)
         )
@@ -81,6 +84,11 @@ class Normal:
         for part in parts:
             found = self._shapes.meet(found, part)
         return found
+
+    def _is_not_value(self, literal: int) -> bool:
+        """Whether a literal rules out one value, and nothing else."""
+        base = self._literals.bases[literal >> 1]
+        return bool(literal & 1 and base.node is None and base.keys)
 
     def typed(self, literal: int) -> Typed:
         """What the values that hold a literal are."""

@@ -368,6 +368,9 @@ class Shapes:
         rules = _merged(one.rules, other.rules)
         if len(rules) > 1:
             rules = self._fewer(rules)
+        exists = _merged(one.exists, other.exists)
+        if exists and required:
+            exists = tuple(part for part in exists if not self._is_met(part, required, names))
         return ObjectShape(
             names,
             rules,
@@ -375,10 +378,18 @@ class Shapes:
             required,
             low,
             high,
-            _merged(one.exists, other.exists),
+            exists,
             _merged(one.dependent, other.dependent),
             one.seen.with_more(other.seen),
         )
+
+    def _is_met(self, part: Exists, required: frozenset[str], names: Mapping[str, int]) -> bool:
+        """Whether a key that is required meets an `exists`, as can be seen."""
+        for name in required:
+            fits = name in names and self._literals.is_within(names[name], part.value)
+            if fits and any(self._languages.contains(one, name) for one in part.names):
+                return True
+        return False
 
     def _met_names(self, one: ObjectShape, other: ObjectShape) -> dict[str, int]:
         meet = self._literals.meet
