@@ -90,7 +90,7 @@ def _on_all(machine: Machine, configs: Int64s, which: Int64s) -> int:  # pragma:
     last = int64(-1)
     for stack in stacks:
         if stack != last:
-            last = stack
+            last = int64(stack)
             all_of_them = row_of(machine, JOINED, int64(stack), all_of_them, NONE, NONE)
     config = nodes[configs[which[0]]]
     place, frame = int64(config[A_COLUMN]), int64(nodes[config[B_COLUMN], A_COLUMN])
