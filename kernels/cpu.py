@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from treille.kernels.api import (
+    KV_DTYPES,
     AttentionSpec,
     KVCache,
     Ragged,
@@ -25,16 +26,20 @@ from treille.kernels.api import (
     zeroed,
 )
 from treille.kernels.cpu_attention import TILE_ROWS, attention_source
+from treille.kernels.cpu_linear import linear_source, panels, ready_rows
 from treille.kernels.cpu_norm import norm_source, silu_source
 from treille.kernels.cpu_rotary import store_source
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
 from treille.kernels.tile import MAX_ROWS
 
+MIN_TEAM_PRODUCTS = 1 << 16
 MIN_TEAM_ELEMENTS = 1 << 15  # below this, waking threads costs more than they save
 CACHE_NDIM = 6
 PIECES_PER_THREAD = 4
 MIN_TILE_ROWS = 24
+BLOCK_ROWS = 96  # of a linear layer: what stays in the second cache
+GROUP_PANELS = 4
 
 
 class _Workers:
@@ -46,6 +51,7 @@ class _Workers:
         self.silu = Worker(silu_source(key, bf16=bf16))
         self.store = Worker(store_source(key, bf16=bf16))
         self.attention = Worker(attention_source(key, bf16=bf16))
+        self.linear = Worker(linear_source(key, bf16=bf16))
 
 
 class CpuKernels:
@@ -148,6 +154,18 @@ class CpuKernels:
         self._team.run(self._of(gate_up.dtype).silu, words, num_threads=num_threads)
         return out
 
+    def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+        """A linear layer, `x [T, in] -> x @ weight.T + bias [T, out]`, laid out for this processor.
+
+        All are of one dtype; sums are float32, in an order that other rows do not change.
+        """
+        require(weight.is_cpu and weight.ndim == 2, "weight must be [out, in], on the CPU")
+        require(weight.dtype in KV_DTYPES, "weight must be float32 or bfloat16")
+        if bias is not None:
+            require(bias.shape == weight.shape[:1], "bias must be [out]")
+            require(bias.dtype == weight.dtype and bias.is_contiguous(), "bias must be like weight")
+        return PackedLinear(weight, bias, self._of(weight.dtype).linear, self._team)
+
     def attention(
         self,
         layer: int,
@@ -203,6 +221,44 @@ class CpuKernels:
                 found = self._workers.get(dtype) or _Workers(bf16=dtype == torch.bfloat16)
                 self._workers[dtype] = found
         return found
+
+
+class PackedLinear:
+    """A linear layer made by `CpuKernels.pack_linear`."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, worker: Worker, team: ThreadTeam) -> None:
+        self.out_features, self.in_features = weight.shape
+        self._dtype = weight.dtype
+        self._bias = bias
+        self._panels = panels(weight)
+        self._worker = worker
+        self._team = team
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`x`: [T, in]. Returns [T, out]."""
+        require(x.ndim == 2 and x.shape[1] == self.in_features, "x must be [T, in]")
+        require(x.dtype == self._dtype and x.is_cpu, "x must be like the weight")
+        num_rows = x.shape[0]
+        out = x.new_empty(num_rows, self.out_features)
+        if num_rows == 0:
+            return out
+        rows = ready_rows(x)
+        work = num_rows * self.out_features * self.in_features
+        words = (
+            num_rows,
+            min(num_rows, BLOCK_ROWS),
+            self.out_features,
+            rows.shape[1],
+            GROUP_PANELS,
+            rows.data_ptr(),
+            rows.stride(0) * rows.element_size(),
+            self._panels.data_ptr(),
+            _address(self._bias),
+            out.data_ptr(),
+        )
+        num_threads = torch.get_num_threads() if work >= MIN_TEAM_PRODUCTS else 1
+        self._team.run(self._worker, words, num_threads=num_threads)
+        return out
 
 
 def _up(count: int) -> int:

@@ -13,10 +13,10 @@ from treille.kernels.reference import ReferenceKernels
 
 def select_kernels(device: torch.device) -> Kernels:
     """The fastest backend for `device`: compiled for CPUs, PyTorch's own operations elsewhere."""
-    return _cpu() if device.type == "cpu" else ReferenceKernels()
+    return select_cpu_kernels() if device.type == "cpu" else ReferenceKernels()
 
 
 @lru_cache(maxsize=1)
-def _cpu() -> CpuKernels:
+def select_cpu_kernels() -> CpuKernels:
     """One for the process, so that each kernel is compiled or loaded once."""
     return CpuKernels()

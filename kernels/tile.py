@@ -66,22 +66,22 @@ def _multiply(builder: Builder, kind: Any, a: Value, b: list[Value], sums: list[
             builder.store(product, slot)
         return
     else:
-        halves = (_lower_halves, _upper_halves)
+        halves = (lower_halves, upper_halves)
         factors = [(half(builder, bits), [half(builder, x) for x in b]) for half in halves]
     for left, rights in factors:
         for slot, right in zip(sums, rights, strict=True):
             builder.store(call(builder, "llvm.fma.v16f32", F32X16, left, right, builder.load(slot)), slot)
 
 
-def _lower_halves(builder: Builder, words: Value) -> Value:
+def lower_halves(builder: Builder, words: Value) -> Value:
     return builder.bitcast(builder.shl(words, constant(I32X16, 16)), F32X16)
 
 
-def _upper_halves(builder: Builder, words: Value) -> Value:
+def upper_halves(builder: Builder, words: Value) -> Value:
     return builder.bitcast(builder.and_(words, constant(I32X16, -0x10000)), F32X16)
 
 
-def _plus(builder: Builder, base: Value, offset: Value | int, scale: int = 1) -> Value:
+def plus(builder: Builder, base: Value, offset: Value | int, scale: int = 1) -> Value:
     """base + offset * scale, all int64."""
     if isinstance(offset, int):
         return builder.add(base, ir.Constant(I64, offset * scale))
@@ -141,16 +141,16 @@ def scores_tile(
         sums = _accumulators(builder, m, n)
         for slot in (slot for row in sums for slot in row):
             builder.store(constant(F32X16, 0.0), slot)
-        bases = [load_at(builder, _plus(builder, blocks, first + i, 8), I64) for i in range(n)]
+        bases = [load_at(builder, plus(builder, blocks, first + i, 8), I64) for i in range(n)]
         with code.for_range(builder, steps, intp=I64) as loop:
             at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
             b = [load_at(builder, builder.add(base, at), I32X16) for base in bases]
-            words = _plus(builder, a, loop.index, 4 * m)
+            words = plus(builder, a, loop.index, 4 * m)
             for i in range(m):
-                _multiply(builder, kinds[0], load_at(builder, _plus(builder, words, i, 4), I32), b, sums[i])
+                _multiply(builder, kinds[0], load_at(builder, plus(builder, words, i, 4), I32), b, sums[i])
         for i in range(m):
             for j in range(n):
-                place = _plus(builder, _plus(builder, out, ldo, i), first + j, STEP_BYTES)
+                place = plus(builder, plus(builder, out, ldo, i), first + j, STEP_BYTES)
                 store_at(builder, place, builder.load(sums[i][j]))
 
     _each_shape(builder, rows, columns, generate)
@@ -187,23 +187,23 @@ def values_tile(
 
     def generate(m: int, first: int, n: int) -> None:
         sums = _accumulators(builder, m, n)
-        rows_out = [_plus(builder, out, ldo, i) for i in range(m)]
-        places = [[_plus(builder, row, first + j, STEP_BYTES) for j in range(n)] for row in rows_out]
+        rows_out = [plus(builder, out, ldo, i) for i in range(m)]
+        places = [[plus(builder, row, first + j, STEP_BYTES) for j in range(n)] for row in rows_out]
         for i in range(m):
-            factor = load_at(builder, _plus(builder, decay, i, STEP_BYTES), F32X16)
+            factor = load_at(builder, plus(builder, decay, i, STEP_BYTES), F32X16)
             for slot, place in zip(sums[i], places[i], strict=True):
                 builder.store(builder.fmul(load_at(builder, place, F32X16), factor), slot)
         with code.for_range(builder, num_blocks, intp=I64) as outer:
-            base = builder.add(load_at(builder, _plus(builder, blocks, outer.index, 8), I64), shift)
+            base = builder.add(load_at(builder, plus(builder, blocks, outer.index, 8), I64), shift)
             before = builder.mul(outer.index, per_block)
             left = builder.sub(steps, before)
             here = builder.select(builder.icmp_signed("<", left, per_block), left, per_block)
             with code.for_range(builder, here, intp=I64) as inner:
                 at = builder.add(base, builder.mul(inner.index, width))
-                b = [load_at(builder, _plus(builder, at, first + j, STEP_BYTES), I32X16) for j in range(n)]
+                b = [load_at(builder, plus(builder, at, first + j, STEP_BYTES), I32X16) for j in range(n)]
                 step = builder.add(before, inner.index)
                 for i in range(m):
-                    row = _plus(builder, _plus(builder, a, lda, i), step, 4)
+                    row = plus(builder, plus(builder, a, lda, i), step, 4)
                     _multiply(builder, kinds[0], load_at(builder, row, I32), b, sums[i])
         for i in range(m):
             for slot, place in zip(sums[i], places[i], strict=True):

@@ -6,24 +6,37 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treille.kernels.api import KV_DTYPES
+from treille.kernels.select import select_cpu_kernels
+
 
 class Linear:
     """`x [T, in] -> x @ weight.T + bias [T, out]`, all in the weight's dtype.
 
-    On a CPU with oneDNN the weight is reordered once into the blocks its kernels read, instead of at
-    every call: one row of SmolLM2's projections then takes about half the time, 64 rows about four fifths
-    (benchmarks/LOG.md).
+    On a CPU the weight is laid out once, instead of at every call: by oneDNN where that multiplies the dtype
+    at full speed (one row of SmolLM2's projections then takes about half the time, 64 rows about four
+    fifths), elsewhere for our own kernel (in bfloat16 without AVX-512 2 to 9 times as fast as PyTorch's).
+    See benchmarks/LOG.md.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.out_features, self.in_features = weight.shape
         self._bias = bias
-        self._packed = can_pack(weight)
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self._packed else weight
+        self._multiply = self._by_onednn if can_pack(weight) else self._plainly
+        if can_pack(weight):
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
+        elif weight.device.type == "cpu" and weight.dtype in KV_DTYPES:
+            self._multiply = select_cpu_kernels().pack_linear(weight, bias)
+        else:
+            self._weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not self._packed:
-            return functional.linear(x, self._weight, self._bias)
+        return self._multiply(x)
+
+    def _plainly(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self._weight, self._bias)
+
+    def _by_onednn(self, x: Tensor) -> Tensor:
         if x.shape[0] == 0:
             return x.new_empty(0, self.out_features)
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
@@ -31,12 +44,14 @@ class Linear:
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies this dtype here at full speed."""
+    """Whether oneDNN multiplies this dtype here at full speed, faster than our own kernel."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
-    return weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and has_fast_bfloat16())
+    if weight.dtype == torch.bfloat16:
+        return has_fast_bfloat16()
+    return weight.dtype == torch.float32 and torch.cpu._is_avx512_supported()
 
 
 def has_fast_bfloat16() -> bool:

@@ -74,9 +74,7 @@ class Tables:
         self._language_of: dict[Strings, int] = {}
         self._templates: dict[ArrayForm | int, int] = {}
         self._array_forms: dict[int, ArrayForm] = {}
-        self._at_least: dict[
-            int, tuple[bool, int]
-        ] = {}  # by set: is it all it has?
+        self._at_least: dict[int, tuple[bool, int]] = {}  # by set: is it all it has?
         self._seen: dict[int, SeenItems] = {0: SeenItems((), {})}
         self.strings: list[Strings] = []  # by number of a language, its regular part
         self._write_head(options)

@@ -1,0 +1,159 @@
+"""Linear layers on the CPU: rows times weights that were laid out in panels once.
+
+A piece of work is a block of rows and a group of panels. Within it each panel, small enough for the first
+cache, is multiplied with every tile of rows; the rows of a block stay in the second. A row's result does not
+depend on what other rows there are: the same sums in the same order, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numba import njit
+from torch import Tensor
+from torch.nn.functional import pad
+
+from treille.kernels.cpu_span import tile_height
+from treille.kernels.gemm_tile import MAX_PANELS, gemm_tile, tile_panels
+from treille.kernels.instructions import LANES, has_bf16
+from treille.kernels.parallel import ARGS, WorkerSource
+from treille.kernels.simd import (
+    add,
+    bf16_at,
+    f32_at,
+    fetch_add,
+    is_bf16,
+    like,
+    load,
+    load_some,
+    read_i64,
+    stack_room,
+    store_some,
+)
+from treille.kernels.tile import MAX_ROWS
+
+_sums_room = stack_room(MAX_ROWS * MAX_PANELS * LANES * 4)
+WIDEST = max(tile_panels().values())
+PAIRED = has_bf16()  # rows in bfloat16 are multiplied as they are
+
+
+def panels(weight: Tensor) -> Tensor:
+    """The weight [out, in] in panels: [out / 16, in / p, 16, p], rounded up with zeros; p is 2 for bfloat16
+    and 1 for float32."""
+    num_outputs, num_inputs = weight.shape
+    pair = 2 if weight.dtype == torch.bfloat16 else 1
+    rows, columns = -(-num_outputs // LANES) * LANES, -(-num_inputs // pair) * pair
+    if (rows, columns) != (num_outputs, num_inputs):
+        padded = weight.new_zeros(rows, columns)
+        padded[:num_outputs, :num_inputs] = weight
+        weight = padded
+    return weight.reshape(rows // LANES, LANES, columns // pair, pair).transpose(1, 2).contiguous()
+
+
+def ready_rows(x: Tensor) -> Tensor:
+    """Rows [T, in] as the tile reads them: whole words, float32 where it does not multiply pairs."""
+    if x.dtype == torch.bfloat16 and x.shape[1] % 2:
+        x = pad(x, (0, 1))
+    if x.dtype == torch.bfloat16 and not PAIRED:
+        x = x.float()
+    return x if x.stride(1) == 1 else x.contiguous()
+
+
+def linear_source(key: str, *, bf16: bool) -> WorkerSource:
+    """Rows times weights. Words: num_rows, rows to a block, outputs, inputs (padded to a whole number of
+    words), panels to a group, rows, bytes to a row, weights, bias (or 0), out.
+    """
+
+    def linear_bf16(args: int) -> None:
+        if key:
+            _multiply_all(args, bf16_at(0))
+
+    def linear_f32(args: int) -> None:
+        if key:
+            _multiply_all(args, f32_at(0))
+
+    return linear_bf16 if bf16 else linear_f32
+
+
+@njit(error_model="numpy")
+def _panels_of(height: int, left: int) -> int:
+    """How many panels the next tile of so many rows spans."""
+    most = 4 if WIDEST == 4 and (height == 1 or _WIDE_ROWS) else (2 if height <= 3 else 1)
+    while most > left:
+        most //= 2
+    return most
+
+
+_WIDE_ROWS = tile_panels()[MAX_ROWS] == MAX_PANELS
+
+
+@njit(error_model="numpy")
+def _multiply_all(args: int, kind: Any) -> None:
+    num_rows, block, num_outputs = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
+    num_inputs, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4)
+    rows, row_bytes = read_i64(args, ARGS + 5), read_i64(args, ARGS + 6)
+    weights, bias = read_i64(args, ARGS + 7), read_i64(args, ARGS + 8)
+    out = like(kind, read_i64(args, ARGS + 9))
+    steps = num_inputs // 2 if is_bf16(kind) else num_inputs
+    panel_bytes = 4 * LANES * steps
+    num_panels = (num_outputs + LANES - 1) // LANES
+    num_groups = (num_panels + group - 1) // group
+    num_blocks = (num_rows + block - 1) // block
+    sums = _sums_room()
+    while True:
+        piece = fetch_add(args, 1)
+        if piece >= num_groups * num_blocks:
+            return
+        first_row = piece // num_groups * block
+        last_row = min(first_row + block, num_rows)
+        first_panel = piece % num_groups * group
+        last_panel = min(first_panel + group, num_panels)
+        panel = first_panel
+        while panel < last_panel:
+            widest = _panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
+            row = first_row
+            while row < last_row:
+                height = tile_height(last_row - row)
+                done = 0
+                while done < widest:
+                    panels = _panels_of(height, widest - done)
+                    here = panel + done
+                    gemm_tile(
+                        like(kind, weights + here * panel_bytes),
+                        rows + row * row_bytes,
+                        row_bytes,
+                        height,
+                        panels,
+                        panel_bytes,
+                        steps,
+                        sums,
+                        4 * LANES * MAX_PANELS,
+                    )
+                    _finish(kind, sums, out, bias, row, height, here * LANES, panels, num_outputs)
+                    done += panels
+                row += height
+            panel += widest
+
+
+@njit(error_model="numpy")
+def _finish(
+    kind: Any,
+    sums: int,
+    out: Any,
+    bias: int,
+    row: int,
+    height: int,
+    column: int,
+    panels: int,
+    num_outputs: int,
+) -> None:
+    """Sums to outputs: with the bias, in the outputs' precision."""
+    for i in range(height):
+        for panel in range(panels):
+            at = column + panel * LANES
+            value = load(f32_at(sums), i * LANES * MAX_PANELS + panel * LANES)
+            left = num_outputs - at
+            if bias:
+                value = add(value, load_some(like(kind, bias), at, left))
+            store_some(out, (row + i) * num_outputs + at, value, left)
