@@ -180,7 +180,9 @@ def main() -> None:
     results, details = {}, {}
     orders = args.order or (ORDERS if args.engine == "treille" else ORDERS[1:])
     for order in orders:
-        settings = {"property_order": order} | ({"whitespace": args.whitespace} if args.whitespace else {})
+        settings = {"property_order": order, "escapes": "any"} | (
+            {"whitespace": args.whitespace} if args.whitespace else {}
+        )
         tasks = [
             {"schema": case.schema, "options": settings, "tests": [one.tokens for one in case.tests]}
             for case in cases

@@ -88,7 +88,7 @@ def judge(group: Group, vocab: Vocabulary, **options: Any) -> Outcome:
     """Compiles a group's schema, with the compiler's own `options`, and feeds it every instance."""
     outcome = Outcome(group)
     try:
-        grammar = compile_json_schema(group.schema, vocab, property_order="any", **options)
+        grammar = compile_json_schema(group.schema, vocab, property_order="any", escapes="any", **options)
     except UnsupportedConstraint as error:
         outcome.refusal = (error.keyword, error.path, error.reason)
     except ConstraintError as error:

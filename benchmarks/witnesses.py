@@ -85,7 +85,7 @@ class Subject:
     def compiled(self, vocab: Vocabulary) -> dict[str, Any]:
         """By order of the keys: its grammar."""
         return {
-            order: compile_json_schema(self.text, vocab, property_order=order, whitespace="flexible")
+            order: compile_json_schema(self.text, vocab, property_order=order, escapes="any")
             for order in ORDERS
         }
 

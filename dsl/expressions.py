@@ -47,6 +47,7 @@ def gen(
     property_order: str | None = None,
     number_style: str | None = None,
     formats: str | None = None,
+    escapes: str | None = None,
     grammar: str | None = None,
     heal: bool | None = None,
 ) -> Expression:
@@ -62,8 +63,9 @@ def gen(
     takes: the variable holds the instance (see `dsl/schemas.py`). Or it is a JSON Schema, a dict or text: the
     variable holds what `json.loads` makes of the text. How the value is written: `whitespace`
     ("flexible", "compact", "any", or a dict with json.dumps' `indent` and `separators`), `property_order`
-    ("schema", or "any"), `number_style` ("json", or "plain": no exponents) and `formats` ("assert", or
-    "annotation": not enforced). A text that `max_tokens` or a stop ends too soon is an error, `CutOff`, which
+    ("schema", or "any"), `number_style` ("json", or "plain": no exponents), `formats` ("assert", or
+    "annotation": not enforced) and `escapes` ("minimal": a character is escaped only where it must be; or
+    "any"). A text that `max_tokens` or a stop ends too soon is an error, `CutOff`, which
     holds the text.
 
     `heal=True` lets the model finish a token that the text before was cut in the middle of: after "http:"
@@ -98,6 +100,7 @@ def gen(
         "property_order": property_order,
         "number_style": number_style,
         "formats": formats,
+        "escapes": escapes,
         "grammar": grammar,
         "heal": heal,
     }

@@ -16,7 +16,7 @@ from treille.dsl.schemas import schema_text
 
 SAMPLING_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GenOptions))
 CONSTRAINTS = ("regex", "choices", "schema", "grammar")
-SCHEMA_OPTIONS = ("whitespace", "property_order", "number_style", "formats")
+SCHEMA_OPTIONS = ("whitespace", "property_order", "number_style", "formats", "escapes")
 NOT_DEFAULTS = frozenset({"n", *CONSTRAINTS, *SCHEMA_OPTIONS})
 DEFAULT_FIELDS: tuple[str, ...] = tuple(name for name in SAMPLING_FIELDS if name not in NOT_DEFAULTS)
 
@@ -211,6 +211,7 @@ _CHECKS: dict[str, Check] = {
     "property_order": _one_of("schema", "any"),
     "number_style": _one_of("json", "plain"),
     "formats": _one_of("assert", "annotation"),
+    "escapes": _one_of("minimal", "any"),
     "grammar": _pattern,
     "heal": _flag,
 }

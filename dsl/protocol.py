@@ -51,8 +51,9 @@ class GenOptions:
     """How to sample; None means that the backend's default holds. At most one of `regex`, `choices`,
     `schema` (the JSON text of a JSON Schema), `grammar` (a Lark grammar).
 
-    `whitespace`, `property_order`, `number_style`, `formats` say how a schema's value is written and stand
-    only beside one. `whitespace` is a name or the pairs of an object with `separators` and `indent`.
+    `whitespace`, `property_order`, `number_style`, `formats`, `escapes` say how a schema's value is written
+    and stand only beside one. `whitespace` is a name or the pairs of an object with `separators` and
+    `indent`.
     """
 
     max_tokens: int | None = None
@@ -79,6 +80,7 @@ class GenOptions:
     property_order: str | None = None
     number_style: str | None = None
     formats: str | None = None
+    escapes: str | None = None
     grammar: str | None = None
     heal: bool | None = None
 

@@ -50,4 +50,5 @@ def schema_options(source: SchemaSource) -> dict[str, Any]:
         "property_order": source.property_order,
         "number_style": source.number_style,
         "formats": source.formats,
+        "escapes": source.escapes,
     }

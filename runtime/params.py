@@ -65,7 +65,8 @@ class SamplingParams:
     kept as text) and `grammar` (a Lark grammar) says what the text must look like. How a schema's value is
     written: `whitespace` ("flexible", "compact", "any", or an object with `separators` and `indent`, as
     json.dumps has them), `property_order` ("schema" or "any"), `number_style` ("json" or "plain": no
-    exponents), and `formats` ("assert" or "annotation": not enforced).
+    exponents), `formats` ("assert" or "annotation": not enforced), and `escapes` ("minimal": a character is
+    escaped only where it must be, or "any").
     What it leaves no choice about becomes tokens without being sampled (see `forced.py`), except where
     `logprobs` asks for the model's opinion of each token; tokens that `stop_token_ids` or `logit_bias`
     name are never added so.
@@ -101,6 +102,7 @@ class SamplingParams:
     property_order: str | None = None
     number_style: str | None = None
     formats: str | None = None
+    escapes: str | None = None
     grammar: str | None = None
     heal: bool = False
 

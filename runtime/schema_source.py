@@ -22,8 +22,20 @@ WHITESPACE = ("flexible", "compact", "any")
 PROPERTY_ORDERS = ("schema", "any")
 NUMBER_STYLES = ("json", "plain")
 FORMATS = ("assert", "annotation")
-DEFAULTS = {"whitespace": "flexible", "property_order": "schema", "number_style": "json", "formats": "assert"}
-CHOICES = {"property_order": PROPERTY_ORDERS, "number_style": NUMBER_STYLES, "formats": FORMATS}
+ESCAPES = ("minimal", "any")
+DEFAULTS = {
+    "whitespace": "flexible",
+    "property_order": "schema",
+    "number_style": "json",
+    "formats": "assert",
+    "escapes": None,
+}
+CHOICES = {
+    "property_order": PROPERTY_ORDERS,
+    "number_style": NUMBER_STYLES,
+    "formats": FORMATS,
+    "escapes": ESCAPES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class SchemaSource:
     property_order: str = "schema"
     number_style: str = "json"
     formats: str = "assert"
+    escapes: str | None = None  # "any" beside whitespace "any", else "minimal"
 
     def __len__(self) -> int:
         return len(self.text)

@@ -51,6 +51,12 @@ NumbersOption = Annotated[
 FormatsOption = Annotated[
     str | None, typer.Option(help="Of a schema: assert, the default, or annotation (not enforced).")
 ]
+EscapesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a schema's strings: minimal, the default, or any, the default for --whitespace any."
+    ),
+]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -79,13 +85,18 @@ def _implementation(module: str) -> Any:
 
 
 def _schema_options(
-    whitespace: str | None, property_order: str | None, number_style: str | None, formats: str | None
+    whitespace: str | None,
+    property_order: str | None,
+    number_style: str | None,
+    formats: str | None,
+    escapes: str | None,
 ) -> dict[str, str | None]:
     return {
         "whitespace": whitespace,
         "property_order": property_order,
         "number_style": number_style,
         "formats": formats,
+        "escapes": escapes,
     }
 
 
@@ -236,6 +247,7 @@ def grammar(
     property_order: OrderOption = None,
     number_style: NumbersOption = None,
     formats: FormatsOption = None,
+    escapes: EscapesOption = None,
     text: Annotated[str | None, typer.Option(help="A text to try.")] = None,
     draw: Annotated[
         str | None, typer.Option(metavar="OUT.svg|OUT.dot", help="Draw the automaton; SVG needs graphviz.")
@@ -247,7 +259,7 @@ def grammar(
     """Show what a constraint allows, where a text fails and what it costs. Exit code 1: text not accepted."""
     # What is wrong with the command line is told before seconds are spent on loading.
     files = _implementation("grammar_source")
-    options = _schema_options(whitespace, property_order, number_style, formats)
+    options = _schema_options(whitespace, property_order, number_style, formats, escapes)
     source = files.read_source(
         file, regex, schema, dialect=dialect, start=start, parser=parser, options=options
     )
@@ -267,12 +279,13 @@ def schema(
     property_order: OrderOption = None,
     number_style: NumbersOption = None,
     formats: FormatsOption = None,
+    escapes: EscapesOption = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Compile for its tokens too: as for grammar. By default for bytes.")
     ] = None,
 ) -> None:
     """Show what of a JSON Schema is enforced and how, and examples of its values. Exit code 1: refused."""
-    options = _schema_options(whitespace, property_order, number_style, formats)
+    options = _schema_options(whitespace, property_order, number_style, formats, escapes)
     source = _implementation("grammar_source").read_schema(file, options)
     _implementation("cli_schema").schema(source, tokenizer=tokenizer, witnesses=witnesses, seed=seed)
 

@@ -22,6 +22,7 @@ def compile_json_schema(
     property_order: str = "schema",
     number_style: str = "json",
     formats: str = "assert",
+    escapes: str | None = None,
     cancelled: Cancelled | None = None,
 ) -> Grammar:
     """The JSON texts of the values that a schema allows. For the options see `Options`.
@@ -30,7 +31,7 @@ def compile_json_schema(
     `UnsupportedConstraint`, with the keyword and a JSON Pointer to it, for what cannot be enforced exactly
     or is past a limit.
     """
-    options = Options(whitespace, property_order, number_style, formats)
+    options = Options(whitespace, property_order, number_style, formats, escapes)
     try:
         return _compiled(schema, vocab, options, Budget("schema", cancelled=cancelled))
     except ConstraintError as error:
@@ -42,6 +43,6 @@ def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budge
     document = Document(schema, formats="assert" if options.formats == "assert" else "annotation")
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)
-    tables = Tables(sets, languages, options)
+    tables = Tables(sets, languages, options, vocab.single_bytes)
     tables.work_out_all()
     return SchemaGrammar(tables, languages, vocab, budget)

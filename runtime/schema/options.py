@@ -1,4 +1,4 @@
-"""How a schema is to be written down: white space, the order of properties, numbers, formats."""
+"""How a schema is to be written down: white space, the order of properties, numbers, formats, escapes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ WHITESPACE = ("flexible", "compact", "any")
 PROPERTY_ORDERS = ("schema", "any")
 NUMBER_STYLES = ("json", "plain")
 FORMATS = ("assert", "annotation")
+ESCAPES = ("minimal", "any")
 MAX_INDENT = 16
 _BLANKS = frozenset(" \t\n\r")
 
@@ -46,12 +47,15 @@ class Options:
     text too: to check texts, not to write them), or a `Layout`.
     `property_order`: "schema" (declared properties in their order, others after them) or "any".
     `number_style`: "json" or "plain" (no exponents). `formats`: "assert" or "annotation".
+    `escapes`: "minimal" (a character is written as itself where JSON and the tokens allow that) or "any"
+    (every spelling); by default "any" beside whitespace "any", which is to check texts, else "minimal".
     """
 
     whitespace: str | Layout = "flexible"
     property_order: str = "schema"
     number_style: str = "json"
     formats: str = "assert"
+    escapes: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.whitespace, Layout):
@@ -59,6 +63,9 @@ class Options:
         _check("property_order", self.property_order, PROPERTY_ORDERS)
         _check("number_style", self.number_style, NUMBER_STYLES)
         _check("formats", self.formats, FORMATS)
+        if self.escapes is None:
+            object.__setattr__(self, "escapes", "any" if self.whitespace == "any" else "minimal")
+        _check("escapes", self.escapes, ESCAPES)
 
 
 def _check(name: str, given: object, known: tuple[str, ...]) -> None:

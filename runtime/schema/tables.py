@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treille.runtime.errors import UnsupportedConstraint
-from treille.runtime.grammar.store import Bytes, Int64s
+from treille.runtime.grammar.store import Bytes, Flags, Int64s
+from treille.runtime.schema.escapes import Ranges, escapable
 from treille.runtime.schema.forms import ArrayForm, Key, ObjectForm, Option, Region, Sets
 from treille.runtime.schema.languages import Languages
 from treille.runtime.schema.machine import gaps
 from treille.runtime.schema.machine.rows import (
     BITS,
+    H_CODED,
+    H_ESCAPED,
     H_FIXED,
     H_GAPS,
     H_NUM_STARTS,
@@ -57,9 +60,12 @@ class SeenItems:
 
 
 class Tables:
-    """The numbers of one document, growing as sets are reached. Not safe to share between threads."""
+    """The numbers of one document, growing as sets are reached. Not safe to share between threads.
 
-    def __init__(self, sets: Sets, languages: Languages, options: Options) -> None:
+    `single_bytes`: bool [256], which bytes are a token by themselves.
+    """
+
+    def __init__(self, sets: Sets, languages: Languages, options: Options, single_bytes: Flags) -> None:
         self._sets = sets
         self._languages = languages
         self._style = options.number_style
@@ -78,6 +84,7 @@ class Tables:
         self._seen: dict[int, SeenItems] = {0: SeenItems((), {})}
         self.strings: list[Strings] = []  # by number of a language, its regular part
         self._write_head(options)
+        self._write_escapes(escapable(str(options.escapes), single_bytes))
 
     @property
     def arrays(self) -> tuple[Values, Int64s, Bytes]:
@@ -112,6 +119,11 @@ class Tables:
         self._tables[H_NUM_STARTS] = len(starts)
         root = self._value(self._sets.root)
         self._tables[H_ROOT] = root
+
+    def _write_escapes(self, which: tuple[Ranges, Ranges]) -> None:
+        for place, ranges in zip((H_ESCAPED, H_CODED), which, strict=True):
+            at = self._add([len(ranges), *(number for pair in ranges for number in pair)])
+            self._tables[place] = at
 
     def _add(self, numbers: Sequence[int] | Int64s) -> int:
         """Puts numbers at the end; returns where they are."""

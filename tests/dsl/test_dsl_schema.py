@@ -186,11 +186,13 @@ class TestOptions:
             property_order="any",
             number_style="plain",
             formats="annotation",
+            escapes="any",
         )
         hash(made)
         params = sampling_params(made.options)  # type: ignore[attr-defined]
         source = params.constraint.source
         assert (source.property_order, source.number_style, source.formats) == ("any", "plain", "annotation")
+        assert source.escapes == "any"
         spacing = source.whitespace
         assert (spacing.indent, spacing.item_separator, spacing.key_separator) == (2, ",", ": ")
 
@@ -206,6 +208,7 @@ class TestOptions:
             ({"schema": True, "whitespace": {"separators": [";", ":"]}}, "whitespace", "separators"),
             ({"schema": True, "whitespace": {"tabs": 1}}, "whitespace", "only indent and separators"),
             ({"schema": True, "property_order": "sorted"}, "property_order", "must be schema or any"),
+            ({"schema": True, "escapes": "few"}, "escapes", "must be minimal or any"),
             ({"type": list[int]}, "type", "schema=... takes other types"),
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -64,10 +65,9 @@ def test_noise_becomes_instances(engine: tr.Engine, whitespace: Any, order: str)
         assert isinstance(state["x"], Ticket) and isinstance(text, str)
         checker.validate(json.loads(text))
         if whitespace == "compact":
-            assert (
-                text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-                or "\\" in text
-            )
+            wanted = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+            # 1, 1.0 and 1.00 are one here, and so are \u001f and \u001F.
+            assert re.sub(r"\.0+", "", text).lower() == re.sub(r"\.0+", "", wanted).lower()
         if order == "schema":
             assert list(json.loads(text)) == [
                 name for name in Ticket.model_fields if name in json.loads(text)

@@ -103,7 +103,7 @@ def test_spacing_is_that_of_json_dumps(value: dict[str, Any], layout: dict[str, 
     assert text + ("}" if found.indent is None else "\n}") == json.dumps({"a": 1, "b": 2}, **layout)
     options = schema_options(SchemaSource("true", found))
     assert isinstance(options["whitespace"], Layout)
-    Options(**options)
+    assert Options(**options).escapes == "minimal"
 
 
 def constraint(**params: Any) -> Any:
@@ -148,6 +148,7 @@ class TestConstraints:
             ({"schema": {}, "property_order": "sorted"}, "property_order"),
             ({"schema": {}, "number_style": 1}, "number_style"),
             ({"schema": {}, "formats": []}, "formats"),
+            ({"schema": {}, "escapes": "few"}, "escapes"),
         ],
     )
     def test_wrong_ones_name_their_field(self, params: dict[str, Any], field: str) -> None:

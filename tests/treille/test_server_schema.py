@@ -84,7 +84,7 @@ def test_numbers_are_exact(server: Server, route: str) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 def test_options(server: Server, route: str) -> None:
     spaces = {"indent": 2, "separators": [",", ": "]}
-    options = {"property_order": "any", "number_style": "plain", "formats": "annotation"}
+    options = {"property_order": "any", "number_style": "plain", "formats": "annotation", "escapes": "any"}
     for more in ({"schema": True}, {"response_format": {"type": "json_object"}}):
         params = server.asked(route, whitespace=spaces, **options, **more)
         assert params.whitespace == Spacing(2, ",", ": ")
@@ -124,6 +124,7 @@ def test_options(server: Server, route: str) -> None:
         ({"schema": {}, "property_order": "sorted"}, "property_order"),
         ({"schema": {}, "number_style": "hex"}, "number_style"),
         ({"schema": {}, "formats": "maybe"}, "formats"),
+        ({"schema": {}, "escapes": "few"}, "escapes"),
         ({"whitespace": "compact"}, "whitespace"),
         ({"response_format": {"type": "text"}, "formats": "assert"}, "formats"),
     ],

@@ -170,6 +170,7 @@ class GenerationBody(_Strict):
     property_order: str | None = None
     number_style: str | None = None
     formats: str | None = None
+    escapes: str | None = None
     grammar: Text | None = None
     heal: bool | None = None
 
@@ -230,6 +231,7 @@ class GenerationBody(_Strict):
             "property_order",
             "number_style",
             "formats",
+            "escapes",
             "grammar",
             "heal",
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 from treille.runtime.grammar.store import grafted, inner, int64
 from treille.runtime.schema.machine.memory import (
     Machine,
+    tables_of,
 )
+from treille.runtime.schema.machine.rows import H_CODED, H_ESCAPED
 from treille.runtime.schema.machine.texts import has_character
 
 # How far it has come: after \, after \u and 0 to 3 digits, after a high surrogate, after its \, then as
@@ -76,34 +78,61 @@ def after_escape(escape: int, byte: int) -> tuple[int, int]:  # pragma: no cover
 
 
 @inner
+def may_escape(machine: Machine, escape: int, point: int) -> bool:  # pragma: no cover
+    """Whether a character may be written as the escape that this one has become with its last byte."""
+    at = tables_of(machine)[H_ESCAPED if escape % PHASE == BEGUN else H_CODED]
+    for index in range(tables_of(machine)[at]):
+        if tables_of(machine)[at + 1 + 2 * index] <= point <= tables_of(machine)[at + 2 + 2 * index]:
+            return True
+    return False
+
+
+@inner
+def _has_escapable(
+    machine: Machine, place: int, frame: int, which: int, first: int, last: int
+) -> bool:  # pragma: no cover
+    """Whether a character from `first` to `last` may follow that is among those of the head `which`."""
+    at = tables_of(machine)[which]
+    for index in range(tables_of(machine)[at]):
+        begin = max(first, int64(tables_of(machine)[at + 1 + 2 * index]))
+        end = min(last, int64(tables_of(machine)[at + 2 + 2 * index]))
+        if begin <= end and has_character(machine, place, frame, begin, end):
+            return True
+    return False
+
+
+@inner
+def _has_coded(machine: Machine, place: int, frame: int, first: int, last: int) -> bool:  # pragma: no cover
+    return _has_escapable(machine, place, frame, H_CODED, first, last)
+
+
+@inner
 def escape_is_live(machine: Machine, place: int, frame: int, escape: int) -> bool:  # pragma: no cover
     """Whether the escape can become a character that may follow."""
     phase, value = escape % PHASE, escape // PHASE
-    if phase <= BEGUN + 1:
-        return has_character(machine, place, frame, int64(0), int64(0x10FFFF))
+    if phase == BEGUN:
+        return _has_escapable(machine, place, frame, H_ESCAPED, int64(0), int64(0x10FFFF))
     if phase < HIGH:
         shift = 4 * (BEGUN + 5 - phase)
         first, last = value << shift, ((value + 1) << shift) - 1
-        if first < 0xD800 and has_character(machine, place, frame, first, min(last, int64(0xD7FF))):
+        if first < 0xD800 and _has_coded(machine, place, frame, first, min(last, int64(0xD7FF))):
             return True
-        if last >= 0xE000 and has_character(machine, place, frame, max(first, int64(0xE000)), last):
+        if last >= 0xE000 and _has_coded(machine, place, frame, max(first, int64(0xE000)), last):
             return True
         first, last = max(first, int64(0xD800)), min(last, int64(0xDBFF))
         if first > last:
             return False
         first, last = _paired(first, int64(0xDC00)), _paired(last, int64(0xDFFF))
-        return has_character(machine, place, frame, first, last)
+        return _has_coded(machine, place, frame, first, last)
     if phase < LOW + 1:
         high = value
-        return has_character(
-            machine, place, frame, _paired(high, int64(0xDC00)), _paired(high, int64(0xDFFF))
-        )
+        return _has_coded(machine, place, frame, _paired(high, int64(0xDC00)), _paired(high, int64(0xDFFF)))
     digits = phase - LOW
     shift = 4 * (4 - digits)
     high = value >> (4 * digits)
     low = value & ((1 << (4 * digits)) - 1)
     first, last = max(low << shift, int64(0xDC00)), min(((low + 1) << shift) - 1, int64(0xDFFF))
-    return first <= last and has_character(machine, place, frame, _paired(high, first), _paired(high, last))
+    return first <= last and _has_coded(machine, place, frame, _paired(high, first), _paired(high, last))
 
 
 @grafted

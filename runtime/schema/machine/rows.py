@@ -66,9 +66,22 @@ V_KNOWN, V_WORDS, V_NUMBERS, V_STRINGS, V_OBJECTS, V_ARRAYS = range(6)
 VALUE_COLUMNS = 6
 
 # The head of `tables`: options, what is asked, scratch.
-H_GAPS, H_ORDER, H_ROOT, H_ASKED, H_X, H_Y, H_SUSPECT, H_SIZES, H_STARTS, H_NUMBERS, H_NUM_STARTS, H_WHOLE = (
-    range(12)
-)
+(
+    H_GAPS,
+    H_ORDER,
+    H_ROOT,
+    H_ASKED,
+    H_X,
+    H_Y,
+    H_SUSPECT,
+    H_SIZES,
+    H_STARTS,
+    H_NUMBERS,
+    H_NUM_STARTS,
+    H_WHOLE,
+    H_ESCAPED,  # which characters escapes may stand for: how many ranges, and their first and last
+    H_CODED,  # and those with digits
+) = range(14)
 H_FIXED = 16  # fixed white space: indent, and offsets in `literals` of what follows a comma and a colon
 HEAD = 32
 

@@ -22,7 +22,7 @@ from treille.runtime.schema.machine.beginnings import (
     replaced,
     top,
 )
-from treille.runtime.schema.machine.escapes import BEGUN, after_escape, escape_is_live
+from treille.runtime.schema.machine.escapes import BEGUN, after_escape, escape_is_live, may_escape
 from treille.runtime.schema.machine.memory import (
     Machine,
     nodes_of,
@@ -323,12 +323,14 @@ def _in_string(
             return
         following = texts.advanced(machine, place, byte)
     else:
-        escape, point = after_escape(escape, byte)
-        if escape < 0:
+        further, point = after_escape(escape, byte)
+        if further < 0:
             return
-        if escape > 0:
-            if escape_is_live(machine, place, frame, escape):
-                emit(machine, out, place, stack, extended(machine, captured, byte), escape)
+        if further > 0:
+            if escape_is_live(machine, place, frame, further):
+                emit(machine, out, place, stack, extended(machine, captured, byte), further)
+            return
+        if not may_escape(machine, escape, point):
             return
         following = texts.after_character(machine, place, point)
     if following >= 0 and texts.is_live(machine, following, frame):

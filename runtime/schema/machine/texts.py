@@ -331,15 +331,28 @@ def _point_of(machine: Machine, table: int, literal: int, depth: int) -> int:  #
 
 
 @inner
+def _lead_of(point: int) -> int:  # pragma: no cover
+    """The first byte of a character in UTF-8."""
+    if point < 0x80:
+        return int64(point)
+    if point < 0x800:
+        return int64(0xC0 | (point >> 6))
+    return int64(0xE0 | (point >> 12) if point < 0x10000 else 0xF0 | (point >> 18))
+
+
+@inner
 def has_character(
     machine: Machine, place: int, frame: int, first: int, last: int
 ) -> bool:  # pragma: no cover
     """Whether a character with a code point from `first` to `last` may follow."""
     row = nodes_of(machine)[place]
     if row[0] == LITERAL_AT:
-        for literal in range(row[B_COLUMN], row[LOW_COLUMN]):
-            point = _point_of(machine, row[A_COLUMN], literal, row[HIGH_COLUMN])
-            if first <= point <= last and literal_allowed(machine, row[A_COLUMN], literal, frame):
+        table, low, high, depth = row[A_COLUMN], row[B_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
+        low = first_at_least(machine, table, low, high, depth, _lead_of(first))
+        high = first_at_least(machine, table, low, high, depth, _lead_of(last) + 1)
+        for literal in range(low, high):
+            point = _point_of(machine, table, int64(literal), depth)
+            if first <= point <= last and literal_allowed(machine, table, int64(literal), frame):
                 return True
         return False
     tables, state = tables_of(machine), int64(row[LOW_COLUMN])
@@ -349,6 +362,8 @@ def has_character(
     for index in range(tables[H_NUM_STARTS]):
         number = int64(tables[tables[H_NUMBERS] + index])
         begin = int64(tables[tables[H_STARTS] + index])
+        if begin > last:
+            break
         end = int64(_LAST)
         if index + 1 < tables[H_NUM_STARTS]:
             end = int64(tables[tables[H_STARTS] + index + 1] - 1)

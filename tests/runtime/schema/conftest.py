@@ -28,10 +28,11 @@ def byte_vocab() -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def accepts(byte_vocab: Vocabulary) -> Accepts:
-    """`accepts(schema, text, **options)`: the verdict on a text (or bytes), its mask checked at each byte."""
+    """`accepts(schema, text, **options)`: the verdict on a text (or bytes), its mask checked at each byte.
+    Every escape counts, unless `escapes` says otherwise."""
 
     def check(schema: Any, text: str | bytes, **options: Any) -> bool:
-        grammar = compile_json_schema(schema, byte_vocab, **options)
+        grammar = compile_json_schema(schema, byte_vocab, **{"escapes": "any", **options})
         return takes(grammar, text.encode() if isinstance(text, str) else text)
 
     return check

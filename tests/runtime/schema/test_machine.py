@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -109,7 +110,13 @@ def test_compact_has_no_blank(accepts: Callable[..., bool]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("whitespace", "wide"), ("property_order", "sorted"), ("number_style", "hex"), ("formats", "maybe")],
+    [
+        ("whitespace", "wide"),
+        ("property_order", "sorted"),
+        ("number_style", "hex"),
+        ("formats", "maybe"),
+        ("escapes", "few"),
+    ],
 )
 def test_unknown_options_are_refused(byte_vocab: Vocabulary, name: str, value: str) -> None:
     with pytest.raises(InvalidConstraint, match=name):
@@ -228,19 +235,24 @@ def drawn(
     return None
 
 
-@pytest.mark.parametrize("order", ["any", "schema"])
+ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)")
+NEEDED = re.compile(rb'["\\bfnrt]|u00(?:0[0-7bBeEfF]|1[0-9a-fA-F])')
+
+
+@pytest.mark.parametrize(("order", "escapes"), [("any", "any"), ("any", "minimal"), ("schema", "minimal")])
 @pytest.mark.parametrize("schema", LIVELY)
 def test_masks_are_what_is_allowed_and_texts_are_valid(
-    mixed_vocab: Vocabulary, schema: Any, order: str
+    mixed_vocab: Vocabulary, schema: Any, order: str, escapes: str
 ) -> None:
     rng = random.Random(7)
-    grammar = compile_json_schema(schema, mixed_vocab, property_order=order)
+    grammar = compile_json_schema(schema, mixed_vocab, property_order=order, escapes=escapes)
     validator = jsonschema.Draft202012Validator(schema)
     for _ in range(6):
         text = drawn(grammar.matcher(), mixed_vocab, rng, 60, 0.3)
         if text is not None:
             pairs = json.loads(text, object_pairs_hook=_without_duplicates)
             validator.validate(pairs)
+            assert escapes == "any" or all(map(NEEDED.fullmatch, ESCAPE.findall(text)))
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -312,12 +324,15 @@ def test_what_is_forced_is_told(mixed_vocab: Vocabulary) -> None:
         "required": ["name", "kind"],
         "additionalProperties": False,
     }
+    free = compile_json_schema(schema, mixed_vocab, whitespace="compact", escapes="any").matcher()
+    assert free.forced_bytes() == b'{"'  # and then n, or an escape
     matcher = compile_json_schema(schema, mixed_vocab, whitespace="compact").matcher()
-    assert matcher.forced_bytes() == b'{"'  # and then n, or an escape
-    for byte in b'{"n':
+    assert matcher.forced_bytes() == b'{"name":"'
+    for byte in b'{"name":"v"':
         matcher.accept(byte)
     assert not matcher.is_finished()
-    for byte in b'ame":"v","kind":"x"':
+    assert matcher.forced_bytes() == b',"kind":"x"}'
+    for byte in b',"kind":"x"':
         matcher.accept(byte)
     assert matcher.forced_bytes() == b"}"
     matcher.accept(ord("}"))
