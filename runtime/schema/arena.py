@@ -35,7 +35,7 @@ from treille.runtime.grammar.store import (
     Store,
 )
 from treille.runtime.grammar.vocabulary import Vocabulary
-from treille.runtime.schema.languages import Languages
+from treille.runtime.schema.expressions import Expressions
 from treille.runtime.schema.machine.beginnings import MAX_CONFIGS
 from treille.runtime.schema.machine.door import (
     AFTER,
@@ -87,25 +87,26 @@ class JsonArena:
     """The states of one document's machine that were reached so far. Not safe to share between threads by
     itself.
 
+    `texts`: the string languages, of this arena alone.
     `start` is the state of the empty text. `room`: int32, what is suspected of a mask that was filled.
     """
 
-    def __init__(self, tables: Tables, languages: Languages, vocab: Vocabulary, budget: Budget) -> None:
+    def __init__(self, tables: Tables, texts: Expressions, vocab: Vocabulary, budget: Budget) -> None:
         self._tables = tables
         self._budget = budget
-        self._languages = languages
+        self._texts = texts
         self._spine = empty_store(_NO_CLASSES, NO_LEXER, 0, num_nodes=4096, num_states=512)
         self._spine.facts[NUM_NODES] = EMPTY_TEXT + 1
         self._spine.nodes[: EMPTY_TEXT + 1] = 0
         self.seconds = MAX_COMPILE_SECONDS
         self.room = np.zeros(_ROOM, np.int32)
         self._machine = empty_machine()
-        self._machine[NUM_CLASSES] = languages.classes.members.shape[1]
+        self._machine[NUM_CLASSES] = texts.classes.members.shape[1]
         self._machine[NUM_WORDS] = vocab.num_words
         self._machine[ANSWERS] = answers().address
         self._machine[STEPS_ON] = steps_on().address
         # What has an address in the machine must stay alive as long as it.
-        self._kept = _of_vocabulary(vocab, symbols_of(languages.classes), self.room)
+        self._kept = _of_vocabulary(vocab, symbols_of(texts.classes), self.room)
         place(self._machine, self._kept)
         self._growing: dict[str, NDArray[Any]] = {}
         self._placed: Store | None = None
@@ -124,7 +125,7 @@ class JsonArena:
             found |= {
                 name: getattr(spine, name) for name in ("nodes", "buckets", "memo", "states", "rows", "facts")
             }
-        text = self._languages.arena.store
+        text = self._texts.arena.store
         if text is not self._placed_text:
             self._placed_text = text
             found |= {f"text_{name}": getattr(text, name) for name in text._fields if name != "lexer"}
@@ -143,7 +144,7 @@ class JsonArena:
         """Memory of the arrays that grow."""
         spine = self._spine
         arrays = (spine.nodes, spine.buckets, spine.memo, spine.states, spine.rows)
-        return self._languages.arena.nbytes + self._tables.nbytes + sum(array.nbytes for array in arrays)
+        return self._texts.arena.nbytes + self._tables.nbytes + sum(array.nbytes for array in arrays)
 
     def accepts(self, state: int) -> bool:
         """Whether the text may end in a state."""
@@ -212,7 +213,7 @@ class JsonArena:
             elif trouble == FULL:
                 self._spine = grown(self._spine)
             elif text_trouble == FULL:
-                self._languages.arena.grow()
+                self._texts.arena.grow()
             else:
                 steps *= 2
             self._place()
@@ -242,7 +243,7 @@ class JsonArena:
 
     def _find_region(self, number: int) -> None:
         """Notes where a string language begins."""
-        state = self._languages.start(self._tables.strings[number])
+        state = self._texts.start(self._tables.strings[number])
         self._place()
         if state < 0:
             state = self.ask(TEXT_STATE, int(self._text_facts[WHOLE]))

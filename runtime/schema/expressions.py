@@ -33,6 +33,7 @@ class Expressions:
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
+        self.classes = programs.classes
         store = empty_store(programs.classes, NO_LEXER, 0, num_nodes=_FEW_NODES, num_states=_FEW_STATES)
         self.arena = Arena(store, -1, None)
         self._assembled(programs.regular(_ANY_STRING))
@@ -47,6 +48,10 @@ class Expressions:
             node, trackers = self.expression(part)
             found = self._states[part] = self.asked(part, lambda: self.arena.ask(START, node, trackers, -1))
         return found
+
+    def start(self, strings: Strings) -> int:
+        """The same, or -1 if it is any string."""
+        return -1 if self.is_any(strings) else self.state(strings)
 
     def is_any(self, strings: Strings) -> bool:
         """Whether it is plainly any string."""

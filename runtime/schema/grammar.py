@@ -16,7 +16,8 @@ from treille.runtime.schema.tables import Tables
 
 
 class SchemaGrammar(Grammar):
-    """A grammar on the machine for JSON texts; `tables` and `languages` are its own."""
+    """A grammar on the machine for JSON texts; `tables` and `languages` are its own. What was asked of these
+    so far its first arena goes on with."""
 
     arena: JsonArena
 
@@ -30,7 +31,7 @@ class SchemaGrammar(Grammar):
 
     def _new_arena(self) -> JsonArena:
         self._suspects.clear()
-        return JsonArena(self._tables, self._languages, self.vocab, self._budget)
+        return JsonArena(self._tables, self._languages.release(), self.vocab, self._budget)
 
     def after_token(self, state: int, token_id: int) -> int:
         """The state of the current arena after a token that is text, or a negative number."""

@@ -42,10 +42,7 @@ class Languages:
     def __init__(
         self, patterns: Iterable[str] = (), formats: Iterable[str] = (), *, budget: Budget | None = None
     ) -> None:
-        self._begin(Programs(patterns, formats, budget))
-
-    def _begin(self, programs: Programs) -> None:
-        self._programs = programs
+        self._programs = programs = Programs(patterns, formats, budget)
         self._expressions = Expressions(programs)
         self._scratch: Expressions | None = None
         self._walks: Walks | None = None
@@ -54,12 +51,13 @@ class Languages:
         self.arena = self._expressions.arena
         self.classes = programs.classes
 
-    def renewed(self) -> Languages:
-        """The same languages in an arena of their own, in which nothing was asked. The first `NUM_FIXED` rows
-        of both stores are the same."""
-        other = Languages.__new__(Languages)
-        other._begin(self._programs)
-        return other
+    def release(self) -> Expressions:
+        """Gives what was asked so far to the caller, with its arena, and goes on in a fresh one. The first
+        `NUM_FIXED` rows of both stores are the same."""
+        released = self._expressions
+        self._expressions = Expressions(self._programs)
+        self.arena = self._expressions.arena
+        return released
 
     def pattern(self, text: str) -> int:
         """The number of a pattern that was given. Raises `KeyError` for another."""
@@ -72,7 +70,7 @@ class Languages:
     def start(self, strings: Strings) -> int:
         """The state of the regular part (`every`, `none`, `low`, `high`) before any text, dead or alive; -1
         if that part is any string."""
-        return -1 if self._expressions.is_any(strings) else self._expressions.state(strings)
+        return self._expressions.start(strings)
 
     def expression(self, strings: Strings) -> Expression:
         """The expression of the regular part, from which the state can be made anew."""

@@ -9,9 +9,11 @@ from typing import Any
 
 from numba import cfunc, types
 
+from treille.runtime.grammar.derive import transfer
 from treille.runtime.grammar.masks import allows_slice
 from treille.runtime.grammar.states import after_byte, live_after, state_of, widened
-from treille.runtime.grammar.store import fixed, inner, int64
+from treille.runtime.grammar.store import MIDDLE, NODE, TRACKERS, TROUBLE, fixed, inner, int64
+from treille.runtime.schema.expressions import NUM_FIXED
 from treille.runtime.schema.machine.memory import (
     ANSWERS,
     SELF,
@@ -24,7 +26,8 @@ from treille.runtime.schema.machine.memory import (
     text_rows_of,
 )
 
-_AFTER_BYTE, _LIVE_AFTER, _WIDENED, _STATE, _SLICE = fixed(0), fixed(1), fixed(2), fixed(3), fixed(4)
+_AFTER_BYTE, _LIVE_AFTER, _WIDENED, _STATE, _SLICE, _MOVED = (fixed(one) for one in range(6))
+_SHARED = fixed(NUM_FIXED)
 NOT_ASKED = -2
 
 
@@ -39,6 +42,12 @@ def _answer(address: int, what: int, x: int, y: int) -> int:  # pragma: no cover
         return widened(store, x)
     if what == _STATE:
         return state_of(store, x, y, int64(-1))
+    if what == _MOVED:
+        source = text_of(machine_at(x))
+        row = source.states[y]
+        node = transfer(source, store, row[NODE], _SHARED)
+        trackers = transfer(source, store, row[TRACKERS], _SHARED)
+        return int64(-1) if store.facts[TROUBLE] else state_of(store, node, trackers, row[MIDDLE])
     symbols, safe = symbols_of(machine), safe_of(machine)
     for index in range(len(symbols)):
         if safe[index] and allows_slice(store, x, symbols[index]):
@@ -77,6 +86,12 @@ def text_widened(machine: Machine, state: int) -> int:  # pragma: no cover
 def text_state(machine: Machine, node: int, trackers: int) -> int:  # pragma: no cover
     """The state of an expression with trackers, between two characters."""
     return call(machine[ANSWERS], machine[SELF], _STATE, node, trackers)
+
+
+@inner
+def text_moved(machine: Machine, source: Machine, state: int) -> int:  # pragma: no cover
+    """The state that is a state of another machine's text store."""
+    return call(machine[ANSWERS], machine[SELF], _MOVED, source[SELF], state)
 
 
 @inner

@@ -1,16 +1,18 @@
-"""From a full store to a fresh one: only what one state is made of is taken along."""
+"""From full stores to fresh ones: only what one state is made of is taken along."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from treille.runtime.grammar.store import NODE, NUM_NODES, Int64s, inner, int64
+from treille.runtime.schema.machine.languages import text_moved
 from treille.runtime.schema.machine.memory import (
     Machine,
     facts_of,
     nodes_of,
     row_of,
     states_of,
+    troubled,
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
@@ -27,6 +29,7 @@ from treille.runtime.schema.machine.rows import (
     LOW_COLUMN,
     MORE,
     NONE,
+    NOWHERE,
     OBJECT,
     PUSHED,
     REGION_AT,
@@ -39,7 +42,7 @@ _A, _B, _LOW, _HIGH = 1, 2, 4, 8
 
 @inner
 def _points(kind: int) -> int:  # pragma: no cover
-    """Which columns of a kind of row are other rows."""
+    """Which columns of a kind of row are other rows of the same store."""
     if kind == CONFIG or kind == EXTRA:
         return int64(_A | _B | _LOW)
     if kind == PUSHED or kind == LIST or kind == JOINED:
@@ -57,7 +60,8 @@ def _points(kind: int) -> int:  # pragma: no cover
 
 @inner
 def transfer(source: Machine, target: Machine, state: int) -> int:  # pragma: no cover
-    """The state of `target` that is the same as a state of `source`; the two have the same tables."""
+    """The state of `target` that is the same as a state of `source`; the two have the same tables,
+    and string languages of their own."""
     nodes = nodes_of(source)
     top = states_of(source)[state, NODE]
     needed = np.zeros(facts_of(source)[NUM_NODES], np.bool_)
@@ -77,6 +81,10 @@ def transfer(source: Machine, target: Machine, state: int) -> int:  # pragma: no
                 row[column] = nodes[index, column]
                 if column and (columns >> (column - 1)) & 1 and row[column] > EMPTY_TEXT:
                     row[column] = places[row[column]]
+            if row[0] == REGION_AT:
+                row[LOW_COLUMN] = text_moved(target, source, row[LOW_COLUMN])
+                if troubled(target):
+                    return int64(NOWHERE)
             places[index] = row_of(
                 target, row[0], row[A_COLUMN], row[B_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
             )

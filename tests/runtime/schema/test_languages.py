@@ -329,21 +329,20 @@ def test_formats(name: str) -> None:
         assert not any(languages.contains(other, text) for text in drawn)
 
 
-def test_renewed(languages: Languages) -> None:
+def test_released(languages: Languages) -> None:
     """Expressions can be moved to the other arena, row by row, or be made anew there."""
-    other = languages.renewed()
-    first = other.arena.num_states
+    given = languages.release()
+    first = languages.arena.num_states
     for strings in (of(6, 13), Strings(frozenset((8,)), frozenset((2,)), low=2), of(14, 15)):
-        node, trackers = languages.expression(strings)
-        moved = [
-            other.arena.run(_transfer, languages.arena.store, row, NUM_FIXED) if row >= NUM_FIXED else row
-            for row in (node, trackers)
-        ]
-        state = other.arena.ask(START, moved[0], moved[1], -1)
+        node, trackers = (
+            languages.arena.run(_transfer, given.arena.store, row, NUM_FIXED) if row >= NUM_FIXED else row
+            for row in given.expression(strings)
+        )
+        state = languages.arena.ask(START, node, trackers, -1)
         for text in SMALL:
-            assert leads(other, state, text) == walks(other, strings, text) == is_in(strings, text)
+            assert leads(languages, state, text) == walks(languages, strings, text) == is_in(strings, text)
     assert first == 0
-    assert [other.pattern(pattern) for pattern in PATTERNS] == list(range(len(PATTERNS)))
+    assert [languages.pattern(pattern) for pattern in PATTERNS] == list(range(len(PATTERNS)))
 
 
 def _transfer(target: Store, source: Store, node: int, shared: int) -> int:

@@ -338,3 +338,70 @@ def test_what_is_forced_is_told(mixed_vocab: Vocabulary) -> None:
     matcher.accept(ord("}"))
     assert matcher.is_finished()
     assert matcher.must_stop()
+
+
+LONG = {"type": "string", "pattern": "^[ab\u00e9]*$", "minLength": 70_000, "maxLength": 200_000}
+
+
+@pytest.mark.parametrize(
+    ("schema", "before", "after"),
+    [
+        (LONG, b'"', b'"'),
+        ({"type": "object", "properties": {"a": {"anyOf": [LONG, {"minLength": 99_999}]}}}, b'{"a":"', b'"}'),
+    ],
+)
+def test_long_strings_are_followed_to_their_ends(
+    mixed_vocab: Vocabulary, schema: Any, before: bytes, after: bytes
+) -> None:
+    """A bound on the length counts in states of their own: more than an arena has."""
+    grammar = compile_json_schema(schema, mixed_vocab)
+    matcher, first = grammar.matcher(), grammar.arena
+    accent = mixed_vocab.tokens.index("\u00e9".encode())
+    tokens = [*b"ab", accent, *"\u00e9".encode()]  # four characters
+    for byte in before:
+        matcher.accept(byte)
+    most = 0
+    for number in range(25_000):
+        assert matcher.allows(ord('"')) == (4 * number >= 70_000), number
+        for token in tokens:
+            matcher.accept(token)
+        if number % 1000 == 0:
+            matcher.fill_mask(np.zeros(mixed_vocab.num_words, np.uint32))
+            most = max(most, grammar.nbytes)
+    assert grammar.arena is not first
+    assert most < 256 << 20
+    for byte in after:
+        matcher.accept(byte)
+    assert matcher.can_stop()
+
+
+def test_a_string_within_a_character_is_moved(
+    mixed_vocab: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever an arena is full, all goes on: verdicts and masks are those of one that is not."""
+    schema = {
+        "type": "array",
+        "items": {"type": "string", "pattern": "^([ab]\u00e9|\U0001f419){3,}", "maxLength": 400},
+        "uniqueItems": True,
+    }
+    items = ["a\u00e9b\u00e9" * 60, "\U0001f419" * 190, "a\u00e9" * 140, "b\u00e9" * 199]
+    text = json.dumps(items, ensure_ascii=False).encode()
+    rows = [np.zeros(mixed_vocab.num_words, np.uint32) for _ in text]
+    calm = compile_json_schema(schema, mixed_vocab).matcher()
+    for place, byte in enumerate(text):
+        if place % 7 == 0:
+            calm.fill_mask(rows[place])
+        calm.accept(byte)
+    monkeypatch.setattr(regular_arena, "MAX_STATES", 512)
+    matcher = compile_json_schema({**schema, "title": "tight"}, mixed_vocab).matcher()
+    num_arenas, last = 0, matcher.grammar.arena
+    row = np.zeros(mixed_vocab.num_words, np.uint32)
+    for place, byte in enumerate(text):
+        if place % 7 == 0:
+            matcher.fill_mask(row)
+            assert (row == rows[place]).all()
+        matcher.accept(byte)
+        num_arenas += matcher.grammar.arena is not last
+        last = matcher.grammar.arena
+    assert num_arenas > 5
+    assert matcher.can_stop()
