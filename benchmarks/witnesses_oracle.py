@@ -67,6 +67,7 @@ class Oracle:
     """The verdicts on one schema. `schema` has Decimals for its fractions."""
 
     def __init__(self, schema: Any, draft: Draft, ecma: EcmaSearch) -> None:
+        self.draft = draft
         base = CLASSES[draft]
         schema = _without_drafts(schema)
         known = FORMATS & base.FORMAT_CHECKER.checkers.keys()

@@ -19,7 +19,8 @@ class ReadableSets(Sets, Protocol):
 
 
 def accepts(sets: ReadableSets, number: int, value: object) -> bool:
-    """Whether a JSON value (as `json.loads` gives it; numbers may be `Decimal`) is in a set."""
+    """Whether a JSON value is in a set. It is as `json.loads` gives it, which tells by int and float how a
+    number was spelled; for float there may be Decimal."""
     return _Reading(sets, sets.languages).is_in(number, value)
 
 

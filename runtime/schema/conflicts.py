@@ -8,7 +8,7 @@ from itertools import combinations
 from treille.runtime.schema.bases import FALSE, NOTHING, Base
 from treille.runtime.schema.inhabited import Plans
 from treille.runtime.schema.literals import Literals
-from treille.runtime.schema.values import ANY_KIND, KINDS, OBJECT, kind_of, mask_of
+from treille.runtime.schema.values import ANY_KIND, INTEGER_OF_4, KINDS, OBJECT, kind_of, mask_of
 
 _MAX_STEPS = 32
 _MAX_NODES = 200
@@ -116,7 +116,7 @@ def _facts(base: Base) -> Iterator[Fact]:
 
 def _named(mask: int) -> str:
     """The kinds of a mask, in words."""
-    names = [name for name, kind in KINDS.items() if name != "number" and kind & mask]
+    names = [name for name, kind in KINDS.items() if name not in ("number", INTEGER_OF_4) and kind & mask]
     if mask & KINDS["number"] & ~KINDS["integer"]:
         names.append("number")
     return "of " + " or ".join(names)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from treille.runtime.errors import UnsupportedConstraint
-from treille.runtime.schema.decimals import to_number
 from treille.runtime.schema.forms import ArrayForm, Forms, ObjectForm, Option
 from treille.runtime.schema.items import ArrayPlan
 from treille.runtime.schema.languages import Languages
@@ -95,7 +94,7 @@ class Counting:
             some = numbers.values(min(limit, MAX_VALUES))
             if some is None and numbers.count(limit) < limit:
                 raise self._too_many()
-            if some is None or not found.add_all(map(to_number, some)):
+            if some is None or not found.add_all(map(numbers.read, some)):
                 return None
         for strings in forms.strings:
             words = self._languages.words(strings, min(limit, MAX_VALUES))

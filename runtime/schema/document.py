@@ -1,9 +1,10 @@
 """Documents: a JSON Schema read, checked, its references resolved.
 
 Whatever draft a schema is of (4, 6, 7, 2019-09, 2020-12), its nodes speak one dialect: that of 2020-12, with
-`$recursiveRef`. What a draft has no keyword for is gone from `Node.schema`, and so are formats that are not
-enforced and, up to draft 7, what stands beside `$ref`. `exclusiveMinimum: true`, arrays of `items`,
-`additionalItems` and `dependencies` are in their later form. All numbers are int or Decimal.
+`$recursiveRef` and a type for the integers of draft 4. What a draft has no keyword for is gone from
+`Node.schema`, and so are formats that are not enforced and, up to draft 7, what stands beside `$ref`.
+`exclusiveMinimum: true`, arrays of `items`, `additionalItems` and `dependencies` are in their later form. All
+numbers are int or Decimal.
 """
 
 from __future__ import annotations

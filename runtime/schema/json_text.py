@@ -22,8 +22,8 @@ _SPACES = ("", "", " ", "\n", "\t", "\r", "\n  ")
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """How a value is written. With `rng`, what is asked for varies: `escapes` that nobody needs (\\u0041),
-    `numbers` with zeros at the end (1.0 for 1), `whitespace`, the `order` of keys. `spaced`: a space after
-    each comma and colon, as Python's json has it."""
+    `numbers` with zeros at the end (1.0 for 1, which is no integer of draft 4), `whitespace`, the `order` of
+    keys. `spaced`: a space after each comma and colon, as Python's json has it."""
 
     rng: random.Random | None = None
     escapes: bool = False
@@ -43,7 +43,8 @@ def dumps(
     order: bool = False,
     spaced: bool = False,
 ) -> str:
-    """The value as JSON text that loses no digit; at any depth. Fields: see `Spelling`.
+    """The value as JSON text that loses no digit; at any depth. An int is spelled as a whole number, and no
+    Decimal is. Fields: see `Spelling`.
 
     Raises `ValueError` for a variation without `rng`, and `TypeError` for what is no JSON value.
     """
@@ -95,7 +96,8 @@ def _plain(value: Json, spelling: Spelling | None = None) -> str:
     if not number.is_finite():
         raise TypeError(f"{number} is no JSON number")
     if spelling is None or spelling.rng is None or not spelling.numbers:
-        return str(number)
+        text = str(number)
+        return text + ".0" if not isinstance(value, int) and text.lstrip("-").isdigit() else text
     return _other_number(number, spelling.rng)
 
 

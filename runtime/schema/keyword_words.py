@@ -9,6 +9,7 @@ from typing import Any
 from treille.runtime.schema.document import Document
 from treille.runtime.schema.json_text import dumps
 from treille.runtime.schema.nodes import Node
+from treille.runtime.schema.values import INTEGER_OF_4
 
 _MAX_ITEMS = 8  # of a list that is shown
 _MAX_TEXT = 60  # characters of a value that are shown
@@ -32,7 +33,7 @@ _OBJECTS = (
 )
 # Which types a keyword speaks of: where `type` allows none of them, it says nothing.
 _SPEAKS_OF: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_NUMBERS, ("number", "integer")),
+    **dict.fromkeys(_NUMBERS, ("number", "integer", INTEGER_OF_4)),
     **dict.fromkeys(_STRINGS, ("string",)),
     **dict.fromkeys(_ARRAYS, ("array",)),
     **dict.fromkeys(_OBJECTS, ("object",)),
@@ -58,7 +59,8 @@ def _rest(value: Any, what: str) -> str:
 
 _WORDS: Mapping[str, Say] = {
     "type": lambda value: (
-        "only values of this type" if isinstance(value, str) else "only values of these types"
+        f"only values of {'this type' if isinstance(value, str) else 'these types'}"
+        + ("; an integer has no fraction or exponent, as draft-04 has it" if INTEGER_OF_4 in value else "")
     ),
     "enum": lambda value: f"{_several(value, 'value')}, equal as JSON values",
     "const": lambda value: "one value, equal as a JSON value",

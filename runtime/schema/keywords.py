@@ -40,8 +40,18 @@ from treille.runtime.schema.values import (
     NUMBER,
     OBJECT,
     STRING,
+    WHOLE,
     mask_of,
 )
+
+# The numbers of the types that are, and of those that are not.
+_OF_KINDS = {
+    NUMBER: ANY_NUMBER,
+    INTEGER: Numbers(integer=True),
+    FRACTION: Numbers(integer=False),
+    WHOLE: Numbers(whole=True),
+    NUMBER & ~WHOLE: Numbers(whole=False),
+}
 
 
 class Keywords:
@@ -112,8 +122,7 @@ class Keywords:
         return self._shapes.join(parts)
 
     def _numbers(self, base: Base, mask: int) -> Numbers:
-        integer = None if mask & NUMBER == NUMBER else bool(mask & INTEGER)
-        found = ANY_NUMBER if integer is None else Numbers(integer=integer)
+        found = _OF_KINDS[mask & NUMBER]
         node = base.node
         if node is None or isinstance(node.schema, bool):
             return found
@@ -152,12 +161,9 @@ class Keywords:
 
 def of_kinds(mask: int) -> Typed:
     """All values of some kinds."""
-    numbers: tuple[Numbers, ...] = ()
-    if mask & NUMBER:
-        numbers = (ANY_NUMBER if mask & NUMBER == NUMBER else Numbers(integer=not mask & FRACTION),)
     return Typed(
         _words(mask),
-        numbers,
+        (_OF_KINDS[mask & NUMBER],) if mask & NUMBER else (),
         (ANY_STRING,) if mask & STRING else (),
         (ANY_ARRAY,) if mask & ARRAY else (),
         (ANY_OBJECT,) if mask & OBJECT else (),

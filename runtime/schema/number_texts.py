@@ -9,7 +9,8 @@ take
   decide: bounds and exclusions decide all of them, multiples and integers those that `number_multiples.py`
   names. Spellings such as `12e3` and `0.5e1` are left out.
 
-Style "plain" leaves out every exponent.
+Where a set asks for a spelling, they take those of these that have it. Style "plain" leaves out every
+exponent.
 """
 
 from __future__ import annotations
@@ -84,19 +85,20 @@ def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
     """
     if style not in ("json", "plain"):
         raise ValueError(f"unknown number style: {style!r}")
-    points: set[Fraction] = set()
+    points: dict[bool | None, set[Fraction]] = {}
     positive, negative = [], []
     for shape in shapes:
         few = shape.values(_FEW)
         if few is not None:
-            points.update(few)
+            points.setdefault(shape.whole, set()).update(few)
             continue
         one, other = _texts_of(shape)
         positive.append(one)
         negative.append(other)
-    if points:
-        positive.append(_points(frozenset(value for value in points if value >= 0), inside=True))
-        negative.append(_points(frozenset(-value for value in points if value <= 0), inside=True))
+    for whole, few_of_it in points.items():
+        for sign, texts_of_sign in ((1, positive), (-1, negative)):
+            values = frozenset(sign * value for value in few_of_it if sign * value >= 0)
+            texts_of_sign.append(_every([_points(values, inside=True), *_spelled(whole=whole)]))
     texts = signed(any_of(positive), any_of(negative))
     if style == "plain" and not texts.is_empty:
         texts.table[:, SMALL_E:] = NOWHERE
@@ -110,7 +112,7 @@ def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
 def _texts_of(shape: Numbers) -> tuple[Texts, Texts]:
     """The texts of a set with very many numbers, without their signs: those from 0 on, those up to 0."""
     low, low_open, high, high_open = shape.tight_bounds()
-    steps = _steps(shape)
+    steps = [*_steps(shape), *_spelled(whole=shape.whole)]
     above = _within(low, high, low_open=low_open, high_open=high_open)
     below = _within(_negated(high), _negated(low), low_open=high_open, high_open=low_open)
     above_excluded = frozenset(value for value in shape.excluded if value >= 0)
@@ -130,6 +132,20 @@ def _steps(shape: Numbers) -> list[Texts]:
         ruled_out.add(Fraction(1))
     conditions.extend(_multiples(multiple, wanted=False) for multiple in sorted(ruled_out))
     return conditions
+
+
+def _spelled(*, whole: bool | None) -> list[Texts]:
+    """What a spelling asks for."""
+    if whole is None:
+        return []
+    rows = Rows()
+    exponent = NOWHERE if whole else any_exponent(rows)
+    dot = NOWHERE if whole else rows.add([rows.following + 1] * 10)
+    if not whole:
+        rows.loop(exponent=exponent, accepting=True)
+    zero = rows.add(NO_DIGIT, dot=dot, exponent=exponent, accepting=whole)
+    rows.start([zero] + [rows.loop(dot=dot, exponent=exponent, accepting=whole)] * 9)
+    return [minimal(rows.texts())]
 
 
 def _without(excluded: frozenset[Fraction]) -> list[Texts]:

@@ -18,6 +18,7 @@ from treille.runtime.schema.decimals import (
     ceil_div,
     common_multiple,
     compare,
+    digits_of,
     floor_div,
     is_decimal,
     is_multiple,
@@ -42,6 +43,9 @@ class Numbers:
     From `low` to `high` (None: no bound), which are in it themselves unless `low_open` or `high_open`.
     `integer`: only integers (True), only others (False), or both (None). Multiples of each of `multiples`,
     which are above 0, and of none of `not_multiples` (0 is a multiple of everything). Not one of `excluded`.
+    `whole`: only integers, and spelled as such, like 1 and -0 (True); spelled with a point or an exponent,
+    like 1.0, 1e2 and 1.5 (False); or both (None). That apart, a number is in it however it is spelled, and
+    numbers that are equal are one.
     """
 
     low: Fraction | None = None
@@ -52,10 +56,15 @@ class Numbers:
     multiples: frozenset[Fraction] = frozenset()
     not_multiples: frozenset[Fraction] = frozenset()
     excluded: frozenset[Fraction] = frozenset()
+    whole: bool | None = None
 
     def meet(self, other: Numbers) -> Numbers:
         """The numbers in both. What contradicts itself at sight comes out as `NO_NUMBERS`."""
-        if self.integer is not None and other.integer is not None and self.integer != other.integer:
+        if {True, False} in ({self.integer, other.integer}, {self.whole, other.whole}):
+            return NO_NUMBERS
+        integer = self.integer if other.integer is None else other.integer
+        whole = self.whole if other.whole is None else other.whole
+        if whole and integer is False:
             return NO_NUMBERS
         lower = other if _tighter(self.low, other.low, strict=other.low_open, sign=1) else self
         upper = other if _tighter(self.high, other.high, strict=other.high_open, sign=-1) else self
@@ -67,15 +76,17 @@ class Numbers:
             low_open=lower.low_open,
             high=upper.high,
             high_open=upper.high_open,
-            integer=self.integer if other.integer is None else other.integer,
+            integer=None if whole else integer,
             multiples=multiples,
             not_multiples=self.not_multiples | other.not_multiples,
             excluded=self.excluded | other.excluded,
+            whole=None if integer is False else whole,
         )
         return NO_NUMBERS if both._bounds_cross() else both
 
     def complement(self) -> tuple[Numbers, ...]:
-        """The numbers not in it, as sets of which no two have a number in common and none is empty."""
+        """The numbers not in it, as sets of which no two have a number in common (in one spelling) and none
+        is empty."""
         if self._bounds_cross():
             return (ANY_NUMBER,)
         pieces: list[Numbers] = []
@@ -84,20 +95,28 @@ class Numbers:
         if self.high is not None:
             pieces.append(Numbers(low=self.high, low_open=not self.high_open))
         rest = Numbers(self.low, self.low_open, self.high, self.high_open)
+        if self.whole is not None:
+            pieces.append(replace(rest, whole=not self.whole))
+            rest = replace(rest, whole=self.whole)
         if self.integer is not None:
-            pieces.append(replace(rest, integer=not self.integer))
-            rest = replace(rest, integer=self.integer)
+            pieces.append(rest.meet(Numbers(integer=not self.integer)))
+            rest = rest.meet(Numbers(integer=self.integer))
         for multiple in sorted(self.multiples):
             pieces.append(replace(rest, not_multiples=frozenset((multiple,))))
             rest = replace(rest, multiples=rest.multiples | {multiple})
         for multiple in sorted(self.not_multiples):
             pieces.append(replace(rest, multiples=rest.multiples | {multiple}))
             rest = replace(rest, not_multiples=rest.not_multiples | {multiple})
-        pieces.extend(point(value) for value in sorted(self.excluded) if rest.contains(value))
+        points = (point(value) for value in sorted(self.excluded) if rest.contains(value))
+        pieces.extend(replace(one, whole=rest.whole) for one in points)
         return tuple(piece for piece in pieces if not piece.is_empty())
 
     def contains(self, value: int | Decimal | Fraction) -> bool:
-        """Whether a number is in it. Any exponent is decided at once; infinity and NaN are in none."""
+        """Whether a number is in it: as read from JSON, where an int was spelled as a whole number and a
+        Decimal was not, or as a Fraction in any spelling. Any exponent is decided at once; infinity and NaN
+        are in none."""
+        if not isinstance(value, Fraction) and self.whole not in (None, isinstance(value, int)):
+            return False
         if isinstance(value, Decimal):
             if not value.is_finite():
                 return False
@@ -108,7 +127,8 @@ class Numbers:
             return False
         if self.high is not None and compare(self.high, number) < self.high_open:
             return False
-        if self.integer is not None and (number.denominator == 1) != self.integer:
+        is_integer = number.denominator == 1
+        if (is_integer and self.integer is False) or not (is_integer or self._fractions):
             return False
         if not is_decimal(number) or number in self.excluded:
             return False
@@ -154,18 +174,24 @@ class Numbers:
             if not few:
                 raise ValueError("no number is in the set")
             if len(few) < _FEW:
-                return to_number(rng.choice(few))
+                return self.read(rng.choice(few))
         step, first, last = self._places()
-        return to_number(
+        return self.read(
             draw(rng, self.contains, step, (first, last), (self.low, self.high), self.not_multiples)
         )
+
+    def read(self, value: Fraction) -> int | Decimal:
+        """A number in it as `json` would read a spelling that is in it: an integer as `int` if it can be."""
+        if self.whole is False and value.denominator == 1:
+            return Decimal((int(value < 0), (*digits_of(abs(value.numerator)), 0), -1))
+        return to_number(value)
 
     def step(self) -> Fraction | None:
         """The number that everything in it is a multiple of, if there is one."""
         if not self.multiples:
-            return _ONE if self.integer else None
+            return None if self._fractions else _ONE
         steps = [writable(multiple) for multiple in self.multiples]
-        if self.integer:
+        if not self._fractions:
             steps.append(_ONE)
         return common_multiple(steps)
 
@@ -180,6 +206,11 @@ class Numbers:
         low = None if first is None else _ZERO if first == 1 else first * step
         high = None if last is None else _ZERO if last == -1 else last * step
         return low, first == 1, high, last == -1
+
+    @property
+    def _fractions(self) -> bool:
+        """Whether it may have numbers that are no integers."""
+        return not self.integer and not self.whole
 
     def _bounds_cross(self) -> bool:
         """Whether the bounds alone leave nothing."""
@@ -245,7 +276,7 @@ class Numbers:
             inside = (self.low is None or self.low < 0 or (self.low == 0 and value > 0)) and (
                 self.high is None or self.high > 0 or (self.high == 0 and value < 0)
             )
-            return inside and self.integer is not True and not self.multiples
+            return inside and self._fractions and not self.multiples
         if (self.high if value > 0 else self.low) is not None or self.integer is False:
             return False
         whole = int(Decimal((sign, digits, 0)))

@@ -9,6 +9,7 @@ from treille.runtime.schema.drafts import Draft
 from treille.runtime.schema.nodes import Node
 from treille.runtime.schema.reading import exact_number, exact_value, shown
 from treille.runtime.schema.scan import Scan
+from treille.runtime.schema.values import INTEGER_OF_4
 
 DROPPED = object()
 """What a rule returns for a keyword that `Node.schema` does not have."""
@@ -51,6 +52,16 @@ def read_type(scan: Scan, node: Node, key: str, value: Any) -> Any:
     if len(set(value)) < len(value):
         raise node.malformed(key, "a type is there twice")
     return value
+
+
+def read_type_4(scan: Scan, node: Node, key: str, value: Any) -> Any:
+    """The same of draft 4, whose integers are another type than those of all later drafts."""
+    names = read_type(scan, node, key, value)
+    if names == "integer":
+        return INTEGER_OF_4
+    if isinstance(names, list) and "integer" in names:
+        return [INTEGER_OF_4 if name == "integer" else name for name in names]
+    return names
 
 
 def read_enum(scan: Scan, node: Node, key: str, value: Any) -> Any:

@@ -55,6 +55,7 @@ _SINCE_2019: dict[str, Rule] = {"$defs": below.read_definitions, "contentSchema"
 _OF_DRAFT: Mapping[Draft, dict[str, Rule]] = {
     Draft.D4: {
         "id": own.read_annotation,
+        "type": own.read_type_4,
         **dict.fromkeys(own.EXCLUSIVE, own.read_bound_4),
         **dict.fromkeys(own.BOUND, own.read_exclusive_4),
     },

@@ -159,13 +159,15 @@ class Summaries(Bases):
                     self._summary_of(self.child(base, key, at), depth - 1) for at in range(len(schema[key]))
                 ]
                 mask, values = _narrowed(mask, values, _any_of(parts))
+        exact = all(key in VALUE_KEYWORDS for key in base.keys)
         if values is not None:
             values = frozenset(value for value in values if kind_of_canonical(value) & mask)
             seen = 0
             for value in values:
                 seen |= kind_of_canonical(value)
+            exact = exact and not seen & ~mask  # with any spelling of the values
             mask &= seen
-        return Summary(mask, values, exact=all(key in VALUE_KEYWORDS for key in base.keys))
+        return Summary(mask, values, exact=exact)
 
     def _summary_of(self, literal: int, depth: int) -> Summary:
         """What can be said of a literal, negated or not, without keeping it: it may be cut short."""

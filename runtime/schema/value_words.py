@@ -39,6 +39,10 @@ def number_words(one: Numbers) -> str:
     if one.low is not None and one.low == one.high:
         return f"the number {_number(one.low)}"
     words = {None: "numbers", True: "integers", False: "numbers that are no integers"}[one.integer]
+    if one.whole is not None:
+        words = (
+            "integers without fraction and exponent" if one.whole else f"{words} with fraction or exponent"
+        )
     if one.low is not None:
         words += f" {'above' if one.low_open else 'from'} {_number(one.low)}"
     if one.high is not None:

@@ -9,18 +9,23 @@ from decimal import Decimal
 _PLAIN = 400
 """Digits up to which an integer stands for itself; longer numbers may be as long as 1e1000000."""
 
-NULL, BOOLEAN, INTEGER, FRACTION, STRING, ARRAY, OBJECT = (1 << place for place in range(7))
-"""Kinds of values, as bits: an integer is any number without a fraction (1.0 is), `FRACTION` all others."""
+NULL, BOOLEAN, WHOLE, ROUND, FRACTION, STRING, ARRAY, OBJECT = (1 << place for place in range(8))
+"""Kinds of values, as bits. An integer is any number without a fraction: `WHOLE` is spelled as such (1),
+`ROUND` with a point or an exponent (1.0, 1e2). All other numbers are `FRACTION`."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+INTEGER = WHOLE | ROUND
 NUMBER = INTEGER | FRACTION
-ANY_KIND = (1 << 7) - 1
+ANY_KIND = (1 << 8) - 1
+INTEGER_OF_4 = "integer of draft 4"
+"""The type that draft 4 calls integer: a number without fraction and exponent part."""
 KINDS: Mapping[str, int] = {
     "null": NULL,
     "boolean": BOOLEAN,
     "integer": INTEGER,
+    INTEGER_OF_4: WHOLE,
     "number": NUMBER,
     "string": STRING,
     "array": ARRAY,
@@ -41,7 +46,8 @@ def canonical(value: object) -> Hashable:
 
 
 def kind_of(value: object) -> int:
-    """The kind of a JSON value. Raises TypeError for what is none."""
+    """The kind of a JSON value; of an integer both, since equal ones may be spelled either way. Raises
+    TypeError for what is none."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -73,7 +79,7 @@ def mask_of(types: str | Iterable[str]) -> int:
 
 
 def kind_of_canonical(form: Hashable) -> int:
-    """The kind of a value of which this is the canonical form."""
+    """The kind of a value of which this is the canonical form; see `kind_of`."""
     if isinstance(form, tuple):
         if form[0] == "?":
             return KINDS["boolean"]

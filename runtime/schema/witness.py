@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Hashable, Sequence
+from itertools import chain, product
 from typing import TypeAlias
 
 from treille.runtime.errors import TreilleError, UnsupportedConstraint
 from treille.runtime.schema.array_plans import ENDLESS, ArrayPlan, random_array
-from treille.runtime.schema.decimals import to_number
 from treille.runtime.schema.distinct import matching
 from treille.runtime.schema.forms import ArrayForm, ObjectForm, Option, Sets
 from treille.runtime.schema.json_text import Json, dumps
@@ -199,14 +199,14 @@ class _Source:
         limit = 2 * len(numbers)
         few = [one for one in dict.fromkeys(numbers) if self._sets.num_values(one, limit) < limit]
         row_of = {one: row for row, one in enumerate(few)}
-        values: dict[Hashable, Json] = {}
+        values: dict[tuple[int, Hashable], Json] = {}
         rows: list[list[Hashable]] = []
-        for number in few:
+        for row, number in enumerate(few):
             every = yield from self._every(number, limit)
             self._rng.shuffle(every)
             rows.append(list(map(canonical, every)))
-            values.update(zip(rows[-1], every, strict=True))
-        known = list(values)
+            values.update(zip(product((row,), rows[-1]), every, strict=True))
+        known = list(dict.fromkeys(chain.from_iterable(rows)))
         index = {form: at for at, form in enumerate(known)}
         places = [at for at, one in enumerate(numbers) if one in row_of]
         self._rng.shuffle(places)
@@ -217,7 +217,7 @@ class _Source:
             raise _Lost
         seen: dict[Hashable, Json] = {}
         for at, one in zip(places, taken, strict=True):
-            items[at] = seen[known[one]] = values[known[one]]
+            items[at] = seen[known[one]] = values[row_of[numbers[at]], known[one]]
         without: dict[int, tuple[int, int]] = {}
         for at, number in enumerate(numbers):
             if number not in row_of:
@@ -246,7 +246,7 @@ class _Source:
         found: list[Json] = list(forms.words)
         if not forms.arrays and not forms.objects:
             for numbers in forms.numbers:
-                found.extend(map(to_number, numbers.values(limit) or ()))
+                found.extend(map(numbers.read, numbers.values(limit) or ()))
             for strings in forms.strings:
                 found.extend(self._languages.words(strings, limit) or ())
             return found

@@ -69,7 +69,16 @@ _OLD_TREE = {
 }
 
 ANY_VALUE = [
-    Example("type", "the type; `1.0` is an integer", {"type": "integer"}, "1", "1.5"),
+    Example("type", "the type; from 6 on `1.0` is an integer", {"type": "integer"}, "1", "1.5"),
+    Example(
+        "type: integer",
+        "no fraction and no exponent part: `1.0` and `1e2` are none",
+        {"type": "integer"},
+        "100",
+        "1e2",
+        "4",
+        "4",
+    ),
     Example("enum", "equality as JSON values: `1` and `1.0` are equal", {"enum": [1, "a"]}, "1.0", "2"),
     Example("const", "the same for one value", {"const": {"a": [None]}}, '{"a": [null]}', "{}", "6"),
     Example("allOf", "all hold", {"allOf": [{"minimum": 1}, {"maximum": 2}]}, "1", "3"),

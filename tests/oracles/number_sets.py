@@ -22,6 +22,7 @@ def numbers(
     multiples: tuple[Value, ...] = (),
     none_of: tuple[Value, ...] = (),
     excluded: tuple[Value, ...] = (),
+    whole: bool | None = None,
 ) -> Numbers:
     """A set, written as schemas do: `above` and `below` are the bounds that are left out."""
     first, last = (low if above is None else above), (high if below is None else below)
@@ -34,19 +35,28 @@ def numbers(
         multiples=frozenset(map(Fraction, multiples)),
         not_multiples=frozenset(map(Fraction, none_of)),
         excluded=frozenset(map(Fraction, excluded)),
+        whole=whole,
     )
 
 
-def is_member(shape: Numbers, value: Fraction) -> bool:
-    """Whether a decimal number is in a set, from the fields and the arithmetic of fractions alone."""
+def is_member(shape: Numbers, value: Fraction, whole: bool | None = None) -> bool:
+    """Whether a decimal number is in a set, from the fields and the arithmetic of fractions alone. `whole`:
+    spelled as a whole number or not; None: in some way."""
+    ways = (value == int(value), False) if whole is None else (whole,)
     return (
-        (shape.low is None or (value > shape.low if shape.low_open else value >= shape.low))
+        (shape.whole is None or shape.whole in ways)
+        and (shape.low is None or (value > shape.low if shape.low_open else value >= shape.low))
         and (shape.high is None or (value < shape.high if shape.high_open else value <= shape.high))
         and (shape.integer is None or (value == int(value)) == shape.integer)
         and all(value % multiple == 0 for multiple in shape.multiples)
         and all(value % multiple != 0 for multiple in shape.not_multiples)
         and value not in shape.excluded
     )
+
+
+def has_text(shape: Numbers, text: str) -> bool:
+    """Whether a JSON number is in a set, in its spelling."""
+    return is_member(shape, value_of(text), text.lstrip("-").isdigit())
 
 
 def value_of(text: str) -> Fraction:
@@ -80,4 +90,5 @@ def any_numbers() -> st.SearchStrategy[Numbers]:
         multiples=st.just(frozenset()) | multiples(most=2),
         not_multiples=st.just(frozenset()) | multiples(most=2),
         excluded=st.just(frozenset()) | st.frozensets(short_decimals(12), max_size=4),
+        whole=st.sampled_from((None, None, True, False)),
     )

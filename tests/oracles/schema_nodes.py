@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from treille.runtime.schema.document import Document, Node, Scope
+from treille.runtime.schema.values import INTEGER_OF_4
 
 
 @dataclass
@@ -195,7 +196,7 @@ def any_value(schema: Mapping[str, Any], value: Any) -> bool:
     types = schema.get("type", [kind_of(value)])
     kinds = {kind_of(value)}
     if kinds == {"number"} and value == int(value):
-        kinds.add("integer")
+        kinds |= {"integer", INTEGER_OF_4} if isinstance(value, int) else {"integer"}
     return (
         bool(kinds & set([types] if isinstance(types, str) else types))
         and ("const" not in schema or same(schema["const"], value))

@@ -19,11 +19,18 @@ from treille.runtime.schema.numbers import ANY_NUMBER, NO_NUMBERS, Numbers, poin
 GRID = [Fraction(place, 100) for place in range(-1500, 1501)]
 
 
+def spellings(value: Fraction) -> tuple[bool, ...]:
+    """As a whole number, and with a point or an exponent, if it can be."""
+    return (True, False) if value.denominator == 1 else (False,)
+
+
 @settings(max_examples=80, deadline=None)
 @given(any_numbers(), short_decimals() | st.sampled_from(GRID))
 def test_membership(shape: Numbers, value: Fraction) -> None:
     assert shape.contains(value) == is_member(shape, value)
-    assert shape.contains(to_number(value)) == is_member(shape, value)
+    number = to_number(value)
+    assert shape.contains(number) == is_member(shape, value, isinstance(number, int))
+    assert shape.contains(Decimal(number)) == is_member(shape, value, False)
 
 
 @settings(max_examples=80, deadline=None)
@@ -32,7 +39,11 @@ def test_meet(one: Numbers, other: Numbers, values: list[Fraction]) -> None:
     both = one.meet(other)
     ends = [bound for bound in (one.low, one.high, other.low, other.high) if bound is not None]
     for value in [*values, *ends]:
-        assert both.contains(value) == (is_member(one, value) and is_member(other, value))
+        for spelled_as in spellings(value):
+            assert is_member(both, value, spelled_as) == (
+                is_member(one, value, spelled_as) and is_member(other, value, spelled_as)
+            )
+        assert both.contains(value) == is_member(both, value)
     assert len(both.multiples) <= max(1, len(one.multiples))
 
 
@@ -42,7 +53,9 @@ def test_complement_is_every_other_number_once(shape: Numbers, values: list[Frac
     pieces = shape.complement()
     ends = [bound for bound in (shape.low, shape.high) if bound is not None]
     for value in [*values, *ends, *shape.excluded]:
-        assert sum(is_member(piece, value) for piece in pieces) == (not is_member(shape, value))
+        for spelled_as in spellings(value):
+            found = sum(is_member(piece, value, spelled_as) for piece in pieces)
+            assert found == (not is_member(shape, value, spelled_as))
     assert not any(piece.is_empty() for piece in pieces)
     for one, other in combinations(pieces, 2):
         assert one.meet(other).is_empty()
@@ -53,7 +66,7 @@ def test_complement_is_every_other_number_once(shape: Numbers, values: list[Frac
 def test_finite_sets_are_counted_and_listed(shape: Numbers, low: Fraction, width: int) -> None:
     finite = shape.meet(numbers(low=-14, high=14)).meet(Numbers(low=low, high=low + Fraction(width, 100)))
     step = Fraction(1, 100)
-    assume(finite.multiples or finite.integer or finite.is_empty())
+    assume(finite.multiples or finite.integer or finite.whole or finite.is_empty())
     assume(all((multiple / step).denominator == 1 for multiple in finite.multiples))
     near = [value for value in GRID if low <= value <= low + Fraction(width, 100)]
     expected = [value for value in near if is_member(finite, value)]
@@ -104,6 +117,8 @@ def test_too_many_exclusions_at_once_are_refused() -> None:
         NO_NUMBERS,
         numbers(3, 2),
         numbers(2, 2, integer=False),
+        numbers(integer=False, whole=True),
+        numbers("0.1", "0.9", whole=True),
         numbers(above=0, below=0),
         numbers(low=1, below=1),
         numbers("0.1", "0.9", integer=True),
@@ -132,6 +147,8 @@ def test_empty(shape: Numbers) -> None:
         ANY_NUMBER,
         numbers(1, 1),
         numbers("0.1", "0.9", integer=False),
+        numbers(1, 1, whole=True),
+        numbers(1, 1, whole=False),
         numbers(above=0, below="1e-300"),
         numbers(integer=True, none_of=(2, 3, 5, 7)),
         numbers(0, 3, integer=True, excluded=(0, 1, 2)),
@@ -167,7 +184,7 @@ def test_multiples_of_a_hundredth_are_decimal() -> None:
 def test_far_exponents(shape: Numbers, digits: int, exponent: int) -> None:
     """Decided without writing the number out, as is right for those that can be."""
     value = Decimal(digits).scaleb(exponent)
-    assert shape.contains(value) == is_member(shape, Fraction(value))
+    assert shape.contains(value) == is_member(shape, Fraction(value), False)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +204,9 @@ def test_far_exponents(shape: Numbers, digits: int, exponent: int) -> None:
         (numbers(none_of=(7,)), "8e999999999999", True),
         (numbers(none_of=("0.25",)), "3e999999999999", False),
         (numbers(integer=True), "0e-999999999999", True),
+        (numbers(whole=True), "1e999999999999", False),
+        (numbers(whole=False), "1e999999999999", True),
+        (numbers(whole=False), "1e-999999999999", True),
         (ANY_NUMBER, "Infinity", False),
         (ANY_NUMBER, "NaN", False),
     ],
@@ -202,8 +222,10 @@ def test_samples_are_members(shape: Numbers, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(5):
         value = shape.sample(rng)
-        assert isinstance(value, int) == (Fraction(value).denominator == 1)
-        assert is_member(shape, Fraction(value))
+        is_integer = Fraction(value).denominator == 1
+        assert isinstance(value, int) == (is_integer and shape.whole is not False)
+        assert is_member(shape, Fraction(value), isinstance(value, int))
+        assert shape.contains(value)
         assert Decimal(spelled(value)) == value
         assert "E" not in spelled(value)
 
@@ -217,6 +239,8 @@ def test_samples_are_members(shape: Numbers, seed: int) -> None:
         numbers(0, 1),
         numbers(1, 65535, integer=True),
         numbers(integer=True),
+        numbers(whole=True),
+        numbers(whole=False),
         numbers(multiples=("0.25",)),
         numbers(-(10**400), 10**400),
     ],

@@ -11,6 +11,7 @@ from jsonschema_specifications import REGISTRY
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
 from treille.runtime.schema.document import Document, Draft, Node
 from treille.runtime.schema.references import resolve
+from treille.runtime.schema.values import INTEGER_OF_4
 
 SEVEN = {"$schema": "http://json-schema.org/draft-07/schema#"}
 FOUR = {"$schema": "http://json-schema.org/draft-04/schema#"}
@@ -199,7 +200,7 @@ def test_metaschemas_of_the_drafts_are_known(uri: str) -> None:
 def test_a_reference_into_a_metaschema() -> None:
     document = Document({"$ref": "https://json-schema.org/draft-04/schema#/definitions/positiveInteger"})
     target = document.target(document.root)
-    assert (target.draft, target.schema) == (Draft.D4, {"minimum": 0, "type": "integer"})
+    assert (target.draft, target.schema) == (Draft.D4, {"minimum": 0, "type": INTEGER_OF_4})
     assert target.pointer == "https://json-schema.org/draft-04/schema#/definitions/positiveInteger"
 
 

@@ -29,7 +29,7 @@ Judged = Callable[[str, str], list[Outcome]]
 
 @pytest.fixture(scope="module")
 def judged(byte_vocab: Vocabulary) -> Judged:
-    """The outcomes of a draft's required tests ("") or of its optional/format, where `format` is asserted."""
+    """The outcomes of a draft's required tests (""), or of a part, where `format` is asserted."""
     data = os.environ.get("TREILLE_TEST_DATA")
     folder = suite_folder(Path(data)) if data else None
     if folder is None:
@@ -62,6 +62,12 @@ def test_nearly_all_is_judged(judged: Judged, draft: str, part: str) -> None:
     empty = sum(len(one.group.tests) for one in outcomes if one.is_rightly_empty)
     right = sum(one.num_right for one in outcomes) + empty
     assert right >= LEAST * tests, f"{right} of {tests}, {empty} of them since nothing satisfies the schema"
+
+
+def test_integers_of_draft_4_have_no_fraction(judged: Judged) -> None:
+    found = [one for one in judged("draft4", "optional") if one.group.file == "zeroTerminatedFloats"]
+    assert found
+    assert all(one.num_right == len(one.group.tests) for one in found)
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
