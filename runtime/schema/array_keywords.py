@@ -11,6 +11,7 @@ from treille.runtime.schema.bases import (
     Base,
     Schema,
     bounds,
+    origin,
     schema_of,
 )
 from treille.runtime.schema.drafts import Draft
@@ -45,7 +46,7 @@ class ArrayKeywords:
             least, most = _counts(schema)
             literal = child(base, "contains")
             if least or most is not None:
-                contains = (Counted(literal, least, most),)
+                contains = (Counted(literal, least, most, origin=origin(base, "contains")),)
             if base.node is not None and base.node.draft is Draft.D2020:
                 matching = frozenset((literal,))
         seen = Seen(count=len(prefix), matching=matching, everything="items" in keys) if track else UNSEEN
@@ -69,14 +70,17 @@ class ArrayKeywords:
             if literal != TRUE:
                 yield _at(place, single(literal ^ 1))
         if "items" in keys and child(base, "items") != TRUE:
-            yield ArrayShape(contains=(Counted(child(base, "items") ^ 1, 1, first=size),), low=size + 1)
+            other = Counted(child(base, "items") ^ 1, 1, first=size, origin=origin(base, "items"))
+            yield ArrayShape(contains=(other,), low=size + 1)
         if "contains" in keys:
             least, most = _counts(schema)
             literal = child(base, "contains")
             if least:
-                yield ArrayShape(contains=(Counted(literal, 0, least - 1),))
+                fewer = Counted(literal, 0, least - 1, origin=origin(base, "contains"))
+                yield ArrayShape(contains=(fewer,))
             if most is not None:
-                yield ArrayShape(contains=(Counted(literal, most + 1),), low=most + 1)
+                more = Counted(literal, most + 1, origin=origin(base, "contains"))
+                yield ArrayShape(contains=(more,), low=most + 1)
         if "uniqueItems" in keys and schema["uniqueItems"] and node is not None:
             reason = "that two items are equal, no matter which, cannot be enforced"
             refusal = UnsupportedConstraint("uniqueItems", node.place("uniqueItems"), reason, field="schema")

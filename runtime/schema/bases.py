@@ -78,6 +78,11 @@ def schema_of(base: Base) -> Schema:
     return base.node.schema
 
 
+def origin(base: Base, key: str) -> tuple[str, str]:
+    """A keyword of a base and its pointer."""
+    return key, "#" if base.node is None else base.node.place(key)
+
+
 def bounds(schema: Schema, low: str, high: str) -> tuple[int, int | None]:
     """The values of two keywords that bound a count; 0 and None where they are not there."""
     most = schema.get(high)

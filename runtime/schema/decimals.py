@@ -113,13 +113,13 @@ def is_multiple(value: Fraction, multiple: Fraction) -> bool:
     return (value.numerator * multiple.denominator) % (value.denominator * multiple.numerator) == 0
 
 
-def num_free(first: int, last: int, divisors: Sequence[int], limit: int) -> int:
+def num_free(first: int, last: int, divisors: Sequence[int], limit: int, place: str = "#") -> int:
     """How many integers from `first` to `last` no divisor divides, by inclusion and exclusion.
 
-    The divisors are above 1. Raises `UnsupportedConstraint` if there are more than `limit` terms.
+    The divisors are above 1. Raises `UnsupportedConstraint` at `place` if there are more than `limit` terms.
     """
     if divisors and first <= 0 <= last:
-        return num_free(first, -1, divisors, limit) + num_free(1, last, divisors, limit)
+        return num_free(first, -1, divisors, limit, place) + num_free(1, last, divisors, limit, place)
     if first > last:
         return 0
     largest = max(abs(first), abs(last))
@@ -130,9 +130,8 @@ def num_free(first: int, last: int, divisors: Sequence[int], limit: int) -> int:
             if new <= largest:
                 terms[new] = terms.get(new, 0) - sign
         if len(terms) > limit:
-            raise UnsupportedConstraint(
-                "multipleOf", "#", "too many different multiples are ruled out at once"
-            )
+            reason = "too many different multiples are ruled out at once"
+            raise UnsupportedConstraint("multipleOf", place, reason)
     return sum(sign * (last // term - (first - 1) // term) for term, sign in terms.items())
 
 

@@ -9,7 +9,7 @@ Everything in a form is inhabited: each of its shapes has a value, and so has ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from treille.runtime.schema.numbers import Numbers
@@ -62,10 +62,12 @@ class ObjectForm:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """From `low` to `high` items (None: any number) count."""
+    """From `low` to `high` items (None: any number) count. `origin`: the keyword that asks for it and its
+    pointer."""
 
     low: int
     high: int | None = None
+    origin: tuple[str, str] = field(default=("contains", "#"), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

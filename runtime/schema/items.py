@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.schema.bases import NOTHING
 from treille.runtime.schema.forms import Contains
 from treille.runtime.schema.literals import Literals
@@ -44,7 +45,8 @@ class Items:
             rest = () if shape.rest == NOTHING else ((shape.rest, 0),)
             return [ArrayPlan(prefix, rest, shape.low, shape.high, (), shape.unique)]
         if len(counted) > MAX_CONTAINS:
-            raise self._work.too_much(f"an array has more than {MAX_CONTAINS} different `contains`")
+            reason = f"an array has more than {MAX_CONTAINS} different `contains`"
+            raise UnsupportedConstraint(*counted[MAX_CONTAINS].origin, reason, field="schema")
         if any(one.high is not None and one.low > one.high for one in counted):
             return []
         size = max(len(shape.prefix), *(one.first for one in counted))
@@ -58,7 +60,7 @@ class Items:
                 self._ways(shape.rest, counted, size),
                 max(shape.low, *(one.low for one in counted)),
                 shape.high,
-                tuple(Contains(one.low, one.high) for one in counted),
+                tuple(Contains(one.low, one.high, one.origin) for one in counted),
                 shape.unique,
             )
         ]

@@ -129,9 +129,10 @@ class Keywords:
         for key in base.keys:
             if key not in NUMBER_KEYWORDS:
                 continue
-            value = exact(node.schema[key], key, node.place(key))
+            place = node.place(key)
+            value = exact(node.schema[key], key, place)
             if key == "multipleOf":
-                found = found.meet(Numbers(multiples=frozenset((value,))))
+                found = found.meet(Numbers(multiples=frozenset((value,)), place=place))
             elif key in ("minimum", "exclusiveMinimum"):
                 found = found.meet(Numbers(low=value, low_open=key != "minimum"))
             else:

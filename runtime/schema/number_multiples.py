@@ -20,17 +20,18 @@ MAX_SIGNIFICANT = 20
 _MAX_SCIENTIFIC = 400
 
 
-def plain_multiples(multiple: Fraction, *, wanted: bool) -> Texts:
-    """Plain texts of the multiples of a number above 0, or of the others.
-
-    Raises `UnsupportedConstraint` where it takes more than `MAX_STATES` states.
-    """
+def check_states(multiple: Fraction, place: str) -> None:
+    """Raises `UnsupportedConstraint` where `plain_multiples` takes more than `MAX_STATES` states."""
     modulus, power = _modulus(multiple)
     num_levels = abs(power) + 1
     if modulus * (num_levels + 1) + 3 > MAX_STATES:
-        raise UnsupportedConstraint(
-            "multipleOf", "#", f"the multiples of {to_number(multiple)} take more than {MAX_STATES} states"
-        )
+        reason = f"the multiples of {to_number(multiple)} take more than {MAX_STATES} states"
+        raise UnsupportedConstraint("multipleOf", place, reason)
+
+
+def plain_multiples(multiple: Fraction, *, wanted: bool) -> Texts:
+    """Plain texts of the multiples of a number above 0, or of the others; see `check_states`."""
+    modulus, power = _modulus(multiple)
     return (
         _with_fraction(modulus, -power, wanted=wanted)
         if power < 0

@@ -23,7 +23,7 @@ from treille.runtime.grammar.automaton import Flags, Table
 from treille.runtime.schema.decimals import writable
 from treille.runtime.schema.number_bounds import plain_bound, scientific_bound
 from treille.runtime.schema.number_exponents import Wanted, any_exponent
-from treille.runtime.schema.number_multiples import plain_multiples, scientific_multiples
+from treille.runtime.schema.number_multiples import check_states, plain_multiples, scientific_multiples
 from treille.runtime.schema.number_points import plain_points, scientific_points
 from treille.runtime.schema.number_rows import (
     NO_DIGIT,
@@ -126,12 +126,15 @@ def _texts_of(shape: Numbers) -> tuple[Texts, Texts]:
 def _steps(shape: Numbers) -> list[Texts]:
     """What multiples and integers ask for."""
     step = shape.step()
-    conditions = [] if step is None else [_multiples(step, wanted=True)]
     ruled_out = {writable(multiple) for multiple in shape.not_multiples}
     if shape.integer is False:
         ruled_out.add(Fraction(1))
-    conditions.extend(_multiples(multiple, wanted=False) for multiple in sorted(ruled_out))
-    return conditions
+    asked = [(multiple, False) for multiple in sorted(ruled_out)]
+    if step is not None:
+        asked.insert(0, (step, True))
+    for multiple, _ in asked:
+        check_states(multiple, shape.place)
+    return [_multiples(multiple, wanted=wanted) for multiple, wanted in asked]
 
 
 def _spelled(*, whole: bool | None) -> list[Texts]:

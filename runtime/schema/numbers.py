@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
@@ -45,7 +45,8 @@ class Numbers:
     which are above 0, and of none of `not_multiples` (0 is a multiple of everything). Not one of `excluded`.
     `whole`: only integers, and spelled as such, like 1 and -0 (True); spelled with a point or an exponent,
     like 1.0, 1e2 and 1.5 (False); or both (None). That apart, a number is in it however it is spelled, and
-    numbers that are equal are one.
+    numbers that are equal are one. `place`: the pointer of the `multipleOf` that asks for the longest of the
+    multiples, for refusals.
     """
 
     low: Fraction | None = None
@@ -57,6 +58,7 @@ class Numbers:
     not_multiples: frozenset[Fraction] = frozenset()
     excluded: frozenset[Fraction] = frozenset()
     whole: bool | None = None
+    place: str = field(default="#", compare=False)
 
     def meet(self, other: Numbers) -> Numbers:
         """The numbers in both. What contradicts itself at sight comes out as `NO_NUMBERS`."""
@@ -81,6 +83,7 @@ class Numbers:
             not_multiples=self.not_multiples | other.not_multiples,
             excluded=self.excluded | other.excluded,
             whole=None if integer is False else whole,
+            place=other.place if other._longest() > self._longest() else self.place,
         )
         return NO_NUMBERS if both._bounds_cross() else both
 
@@ -94,7 +97,7 @@ class Numbers:
             pieces.append(Numbers(high=self.low, high_open=not self.low_open))
         if self.high is not None:
             pieces.append(Numbers(low=self.high, low_open=not self.high_open))
-        rest = Numbers(self.low, self.low_open, self.high, self.high_open)
+        rest = Numbers(self.low, self.low_open, self.high, self.high_open, place=self.place)
         if self.whole is not None:
             pieces.append(replace(rest, whole=not self.whole))
             rest = replace(rest, whole=self.whole)
@@ -155,7 +158,7 @@ class Numbers:
             return 0
         rest = replace(self, excluded=frozenset())
         missing = sum(1 for value in self.excluded if rest.contains(value))
-        return min(limit, num_free(first, last, ratios, _MAX_TERMS) - missing)
+        return min(limit, num_free(first, last, ratios, _MAX_TERMS, self.place) - missing)
 
     def values(self, limit: int) -> list[Fraction] | None:
         """All numbers in it, the smallest first; None if there are more than `limit`."""
@@ -211,6 +214,10 @@ class Numbers:
     def _fractions(self) -> bool:
         """Whether it may have numbers that are no integers."""
         return not self.integer and not self.whole
+
+    def _longest(self) -> int:
+        """More digits than any of its multiples has; 0 if there are none."""
+        return max(map(size, (*self.multiples, *self.not_multiples)), default=0)
 
     def _bounds_cross(self) -> bool:
         """Whether the bounds alone leave nothing."""

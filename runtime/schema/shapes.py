@@ -91,12 +91,13 @@ class ObjectShape:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """From `low` to `high` of the items from place `first` on hold a literal."""
+    """From `low` to `high` of the items from place `first` on hold a literal. `origin`: see `Contains`."""
 
     literal: int
     low: int
     high: int | None = None
     first: int = 0
+    origin: tuple[str, str] = field(default=("contains", "#"), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

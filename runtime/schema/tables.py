@@ -321,17 +321,18 @@ class Tables:
 def _check_counts(form: ArrayForm) -> None:
     """Refuses arrays for which the machine cannot tell whether all that is counted can be met."""
     if len(form.contains) > _MAX_CONTAINS:
-        raise UnsupportedConstraint("contains", "#", f"more than {_MAX_CONTAINS} of them hold of one array")
+        reason = f"more than {_MAX_CONTAINS} `contains`, or what counts like one, hold of one array"
+        raise UnsupportedConstraint(*form.contains[_MAX_CONTAINS].origin, reason)
     if len(form.contains) == _MAX_CONTAINS:
         for options in (*form.prefix, form.rest):
             if {option.marks for option in options} != set(range(1 << _MAX_CONTAINS)):
                 reason = (
                     "two of them hold of one array, and whether an item counts for one depends on the other"
                 )
-                raise UnsupportedConstraint("contains", "#", reason)
+                raise UnsupportedConstraint(*form.contains[-1].origin, reason)
     for one in form.contains:
         if one.low >= 1 << 31 or (one.high or 0) >= 1 << 31:
-            raise UnsupportedConstraint("minContains", "#", "it is more than the limit of 2,147,483,647")
+            raise UnsupportedConstraint(*one.origin, "it counts to more than the limit of 2,147,483,647")
 
 
 def _bits(keys: Sequence[Key], num_words: int, which: Sequence[bool]) -> list[int]:

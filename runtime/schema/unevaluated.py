@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from treille.runtime.schema.bases import EVERYTHING, NOTHING, TRUE, Base
+from treille.runtime.schema.bases import EVERYTHING, NOTHING, TRUE, Base, origin
 from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.shapes import (
     UNSEEN,
@@ -57,7 +57,7 @@ class Unevaluated:
         objects: list[ObjectShape] = []
         if "unevaluatedItems" in base.keys:
             literal = self._literals.child(base, "unevaluatedItems")
-            arrays = [self._bad_item(one, literal) for one in found.arrays if not one.seen.everything]
+            arrays = [self._bad_item(one, literal, base) for one in found.arrays if not one.seen.everything]
         if "unevaluatedProperties" in base.keys:
             literal = self._literals.child(base, "unevaluatedProperties")
             objects = [self._bad_member(one, literal) for one in found.objects if not one.seen.everything]
@@ -96,8 +96,8 @@ class Unevaluated:
         some = Exists((strings,), self._literals.single(literal ^ 1))
         return replace(shape, exists=(*shape.exists, some), seen=UNSEEN)
 
-    def _bad_item(self, shape: ArrayShape, literal: int) -> ArrayShape:
+    def _bad_item(self, shape: ArrayShape, literal: int, base: Base) -> ArrayShape:
         good = self._literals.either((literal, *shape.seen.matching))
-        some = Counted(good ^ 1, 1, first=shape.seen.count)
+        some = Counted(good ^ 1, 1, first=shape.seen.count, origin=origin(base, "unevaluatedItems"))
         low = max(shape.low, shape.seen.count + 1)
         return replace(shape, contains=(*shape.contains, some), low=low, seen=UNSEEN)
