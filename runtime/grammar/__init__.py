@@ -9,6 +9,7 @@ matcher.accept(token_id)
 
 from __future__ import annotations
 
+import treille.runtime.grammar.kept  # noqa: F401 - first: it is asked about all compiled code
 from treille.runtime.grammar.batch import fill_masks
 from treille.runtime.grammar.compile import compile_choices, compile_regex
 from treille.runtime.grammar.grammar import Grammar, Matcher
