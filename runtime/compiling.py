@@ -19,6 +19,7 @@ from treille.runtime.errors import CompileCancelled, ConstraintError
 from treille.runtime.grammar import Grammar, Vocabulary
 from treille.runtime.matching import TokenIndex
 from treille.runtime.params import Constraint, SamplingParams
+from treille.runtime.schema.number_texts import prepare_numbers
 from treille.runtime.stops import check_stop_regex
 from treille.runtime.tokenizer import Tokenizer
 
@@ -315,5 +316,6 @@ class ConstraintCompiler:
             if self._vocab is None:
                 vocab = Vocabulary.from_tokenizer(self._tokenizer)
                 vocab.prepare()
+                prepare_numbers()
                 self._vocab = vocab
             return self._vocab

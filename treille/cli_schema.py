@@ -18,6 +18,7 @@ from treille.runtime.errors import ConstraintError
 from treille.runtime.grammar import Matcher, Vocabulary, compile_json_schema
 from treille.runtime.grammar.explain import byte_vocabulary
 from treille.runtime.schema.forms import Note
+from treille.runtime.schema.number_texts import prepare_numbers
 from treille.runtime.schema.report import Refusal, Report, report
 from treille.show import PICTURES
 
@@ -52,6 +53,7 @@ def _compiled(source: GrammarSource, vocab: Vocabulary) -> tuple[Refusal | None,
     """Why it cannot be compiled, or what that took."""
     options = schema_options(source.schema)
     vocab.prepare()
+    prepare_numbers()
     # The first compile and mask are those of another schema, so that no time is taken for loading code.
     _first_mask(compile_json_schema({"type": "object"}, vocab).matcher(), vocab)
     started = time.perf_counter()

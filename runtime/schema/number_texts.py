@@ -42,7 +42,7 @@ from treille.runtime.schema.number_rows import (
 )
 from treille.runtime.schema.numbers import Numbers
 
-__all__ = ["NUM_SYMBOLS", "SYMBOLS", "NumberDfa", "number_dfa"]
+__all__ = ["NUM_SYMBOLS", "SYMBOLS", "NumberDfa", "number_dfa", "prepare_numbers"]
 
 _FEW = 12
 _ZERO = Fraction(0)
@@ -75,6 +75,11 @@ class NumberDfa:
             if state < 0:
                 return False
         return bool(self.accepting[state])
+
+
+def prepare_numbers() -> None:
+    """Loads the compiled loops now, so that no schema waits for them: some 50 ms once they are compiled."""
+    number_dfa((Numbers(low=Fraction(1), multiples=frozenset((Fraction(7),))),))
 
 
 @lru_cache(maxsize=512)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -375,3 +377,32 @@ def test_refusals() -> None:
 
 def test_the_same_question_is_answered_once() -> None:
     assert number_dfa((numbers(1, 7),)) is number_dfa((numbers(1, 7),))
+
+
+WARMED = """
+import sys
+from fractions import Fraction
+from numba.core.dispatcher import Dispatcher
+from treille.runtime.schema.number_texts import number_dfa, prepare_numbers
+from treille.runtime.schema.numbers import Numbers, point
+
+def compiled():
+    modules = [vars(one) for name, one in sys.modules.items() if name.startswith("treille.runtime.")]
+    loops = [one for names in modules for one in list(names.values()) if isinstance(one, Dispatcher)]
+    return sum(len(one.signatures) for one in loops)
+
+prepare_numbers()
+ready = compiled()
+some = frozenset((Fraction(3), Fraction(1, 4)))
+shapes = [Numbers(), Numbers(integer=True, high=Fraction(5)), Numbers(whole=True), point(3)]
+shapes += [Numbers(multiples=some), Numbers(not_multiples=some, low=Fraction(2)), Numbers(excluded=some)]
+for shape in shapes:
+    number_dfa((shape,))
+    number_dfa((shape,), "plain")
+number_dfa(tuple(shapes[1:]))
+assert ready > 5 and compiled() == ready, (ready, compiled())
+"""
+
+
+def test_what_was_prepared_need_not_be_compiled() -> None:
+    subprocess.run([sys.executable, "-c", WARMED], check=True, timeout=300)
