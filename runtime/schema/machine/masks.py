@@ -165,7 +165,8 @@ def _walk_endings(machine: Machine, trie: Trie, state: int, node: int, row: Word
 def _walk_differences(machine: Machine, trie: Trie, state: int, row: Words) -> None:  # pragma: no cover
     """Makes a mask of the free state that `state` differs little from one of it. They differ only where a
     string ends that is one of the literals, or of the keys that were seen: tokens that go up to such an end
-    are walked."""
+    are walked. One that cannot be written as it is (it has a quote, say) needs no walk: a token that spells
+    it has a backslash, and is looked at by itself."""
     nodes = nodes_of(machine)
     node = states_of(machine)[state, NODE]
     low, high, depth, table, others = int64(0), int64(0), int64(0), int64(0), int64(NONE)
@@ -191,11 +192,14 @@ def _walk_differences(machine: Machine, trie: Trie, state: int, row: Words) -> N
             index += 1
             byte = byte_of(machine, table, int64(literal), index)
         if index == depth or (at >= 0 and _child(trie, at, int64(_QUOTE)) >= 0):
-            for step in range(depth, index):
-                here = _step(machine, here, byte_of(machine, table, int64(literal), int64(step)))
-                if here < 0:
-                    return
-            _walk_endings(machine, trie, here, at, row)
+            step = int64(depth)
+            while step < index and here >= 0:
+                here = _step(machine, here, byte_of(machine, table, int64(literal), step))
+                step += 1
+            if troubled(machine):
+                return
+            if here >= 0:
+                _walk_endings(machine, trie, here, at, row)
     while others != NONE:
         text = int64(nodes[others, A_COLUMN])
         at, here, begun = int64(-1), int64(state), False
@@ -204,9 +208,9 @@ def _walk_differences(machine: Machine, trie: Trie, state: int, row: Words) -> N
             if at >= 0:
                 here = _step(machine, here, int64(nodes[text, A_COLUMN]))
             text = int64(nodes[text, B_COLUMN])
-        if here < 0:
+        if troubled(machine):
             return
-        if text <= EMPTY_TEXT and (at >= 0 or not begun):
+        if here >= 0 and text <= EMPTY_TEXT and (at >= 0 or not begun):
             _walk_endings(machine, trie, here, at, row)
         others = nodes[others, B_COLUMN]
 

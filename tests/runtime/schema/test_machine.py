@@ -18,6 +18,7 @@ from treille.runtime.grammar import arena as regular_arena
 from treille.runtime.schema.compile import compile_json_schema
 from treille.runtime.schema.options import Layout
 
+STRING = {"type": "string"}
 UNIQUE_STRINGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PATTERNS = {
     "type": "object",
@@ -162,7 +163,7 @@ PIECES = [
         b"]]",
         b"}}",
     ),
-    *(b'c":1,"c"', b'":1,"a', b'":1}', b'":1,"'),
+    *(b'c":1,"c"', b'":1,"a', b'":1}', b'":1,"', b'""'),
 ]
 
 
@@ -253,6 +254,28 @@ def test_masks_are_what_is_allowed_and_texts_are_valid(
             pairs = json.loads(text, object_pairs_hook=_without_duplicates)
             validator.validate(pairs)
             assert escapes == "any" or all(map(NEEDED.fullmatch, ESCAPE.findall(text)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "object"}, '{"a":1,"\\f":1,"'),
+        ({"type": "object"}, '{"a":1,"\\"":1,"'),
+        ({"type": "object"}, '{"a":1,"\\\\x":1,"'),
+        ({"type": "object", "properties": {'"': False, "a": STRING, "": False}}, '{"'),
+    ],
+)
+def test_keys_that_cannot_be_written_as_they_are_hide_no_others(
+    mixed_vocab: Vocabulary, schema: Any, text: str
+) -> None:
+    matcher = compile_json_schema(schema, mixed_vocab).matcher()
+    for byte in text.encode():
+        matcher.accept(byte)
+    row = np.zeros(mixed_vocab.num_words, np.uint32)
+    matcher.fill_mask(row)
+    bits = np.unpackbits(row.view(np.uint8), bitorder="little")[: mixed_vocab.vocab_size]
+    allowed = [one for one in range(mixed_vocab.vocab_size) if matcher.allows(one)]
+    assert np.flatnonzero(bits).tolist() == allowed
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
