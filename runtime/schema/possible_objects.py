@@ -22,7 +22,7 @@ def object_is_possible(plan: ObjectPlan, ask: Ask, languages: Languages, work: W
         return True
     regions = [(strings, [marks for value, marks in ways if ask(value)]) for strings, ways in plan.regions]
     regions = [region for region in regions if region[1]]
-    cover = fewest_marked(plan.num_exists, [marks for _, ways in regions for marks in ways])
+    cover = fewest_marked(plan.num_exists, [marks for _, ways in regions for marks in ways])[-1]
     if cover is None or (plan.high is not None and least + cover > plan.high):
         return False
     wanted = plan.low - least
@@ -81,15 +81,11 @@ def size_is_possible(plan: ObjectPlan, usable: set[str], work: Work) -> bool:
     return False
 
 
-def fewest_marked(num_marks: int, ways: list[int]) -> int | None:
-    """How many members with such marks it takes at least to have all marks; None if they cannot."""
-    full = (1 << num_marks) - 1
-    reached = {0}
-    count = 0
-    while full not in reached:
-        more = {held | marks for held in reached for marks in ways}
-        if more <= reached:
-            return None
-        reached |= more
-        count += 1
-    return count
+def fewest_marked(num_marks: int, ways: list[int]) -> list[int | None]:
+    """By the marks that are wanted, as bits: how many members with such marks it takes at least to have them
+    all; None if they cannot."""
+    found: list[int | None] = [0]
+    for wanted in range(1, 1 << num_marks):
+        rests = [found[wanted & ~marks] for marks in ways if wanted & marks]
+        found.append(min((1 + rest for rest in rests if rest is not None), default=None))
+    return found

@@ -41,6 +41,7 @@ from treille.runtime.schema.machine.rows import (
 from treille.runtime.schema.number_texts import NumberDfa, number_dfa
 from treille.runtime.schema.numbers import Numbers
 from treille.runtime.schema.options import Layout, Options
+from treille.runtime.schema.possible_objects import fewest_marked
 from treille.runtime.schema.strings import Strings
 
 _WORD_BITS: dict[bool | None, int] = {None: 1, True: 2, False: 4}
@@ -245,6 +246,11 @@ class Tables:
             described += [self._options(key.options) if key.options else none]
             described += [self._add([len(implied), *implied]) if implied else none]
         num_words = -(-len(keys) // BITS)
+        covers = none
+        if form.num_exists:
+            marks = [one.marks for region in form.regions for one in region.options]
+            fewest = fewest_marked(form.num_exists, marks)
+            covers = self._add([MAX_NUMBER if one is None else one for one in fewest])
         return self._add(
             [
                 table,
@@ -261,6 +267,7 @@ class Tables:
                 self._add(
                     _bits(keys, num_words, [bool(key.options) and not _unspelled(key.name) for key in keys])
                 ),
+                covers,
             ]
         )
 

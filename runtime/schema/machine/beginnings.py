@@ -152,7 +152,10 @@ def begin_string(
     is_keys = tables[table + T_IS_KEYS] != 0
     if is_keys and not objects.any_other_allowed(machine, frame):
         return
+    is_picky = is_keys and objects.has_exists(machine, frame)
     for region in range(tables[table + T_NUM_REGIONS]):
+        if is_picky and not objects.region_allowed(machine, frame, int64(region)):
+            continue
         at = tables[table + T_REGIONS] + region * REGION_COLUMNS
         state = recall(machine, -2 - tables[at], 0)
         if state < 0:

@@ -29,6 +29,7 @@ from treille.runtime.schema.machine.rows import (
     MORE,
     NO_END,
     NONE,
+    O_COVERS,
     O_HAS_IMPLIED,
     O_HAS_REGIONS,
     O_HIGH,
@@ -39,8 +40,13 @@ from treille.runtime.schema.machine.rows import (
     O_NUM_KEYS,
     O_NUM_WORDS,
     O_REQUIRED,
+    O_TABLE,
     O_USABLE,
     OBJECT,
+    R_OPTIONS,
+    REGION_COLUMNS,
+    T_NUM_REGIONS,
+    T_REGIONS,
     UNKNOWN,
     WORDS,
 )
@@ -111,7 +117,8 @@ def _first(bits: Int64s) -> int:  # pragma: no cover
 
 @inner
 def _marks_missing(machine: Machine, frame: int, more: int) -> int:  # pragma: no cover
-    """How many `exists` no member meets yet, if one with marks `more` comes."""
+    """How many members it takes at least to meet what `exists` no member meets yet, if one with marks `more`
+    comes."""
     row = nodes_of(machine)[frame]
     wanted = tables_of(machine)[row[A_COLUMN] + O_NUM_EXISTS]
     if wanted == 0:
@@ -119,10 +126,8 @@ def _marks_missing(machine: Machine, frame: int, more: int) -> int:  # pragma: n
     met = more
     if row[HIGH_COLUMN] != NONE:
         met |= nodes_of(machine)[row[HIGH_COLUMN], B_COLUMN]
-    missing = 0
-    for index in range(wanted):
-        missing += not (met >> index) & 1
-    return int64(missing)
+    missing = ((int64(1) << wanted) - 1) & ~met
+    return int64(tables_of(machine)[tables_of(machine)[row[A_COLUMN] + O_COVERS] + missing])
 
 
 @inner
@@ -242,15 +247,35 @@ def others_allowed(machine: Machine, frame: int, marks: int) -> bool:  # pragma:
 
 
 @inner
-def any_other_allowed(machine: Machine, frame: int) -> bool:  # pragma: no cover
-    """Whether a key of a region may come next with some value: at best one that meets an `exists`."""
-    wanted = tables_of(machine)[nodes_of(machine)[frame, A_COLUMN] + O_NUM_EXISTS]
-    if wanted == 0:
-        return others_allowed(machine, frame, NONE)
-    for index in range(wanted):
-        if others_allowed(machine, frame, int64(1) << index):
+def region_allowed(machine: Machine, frame: int, region: int) -> bool:  # pragma: no cover
+    """Whether a key of this region may come next with some value that it can have."""
+    tables = tables_of(machine)
+    template = nodes_of(machine)[frame, A_COLUMN]
+    regions = tables[tables[template + O_TABLE] + T_REGIONS]
+    at = tables[regions + region * REGION_COLUMNS + R_OPTIONS]
+    for option in range(tables[at]):
+        if others_allowed(machine, frame, int64(tables[at + 2 + 2 * option])):
             return True
-    return others_allowed(machine, frame, NONE)
+    return False
+
+
+@inner
+def any_other_allowed(machine: Machine, frame: int) -> bool:  # pragma: no cover
+    """Whether a key of a region may come next with some value: of any region, where none must `exist`."""
+    tables = tables_of(machine)
+    template = nodes_of(machine)[frame, A_COLUMN]
+    if tables[template + O_NUM_EXISTS] == 0:
+        return others_allowed(machine, frame, NONE)
+    for region in range(tables[tables[template + O_TABLE] + T_NUM_REGIONS]):
+        if region_allowed(machine, frame, int64(region)):
+            return True
+    return False
+
+
+@inner
+def has_exists(machine: Machine, frame: int) -> bool:  # pragma: no cover
+    """Whether something must `exist`, so that regions differ in what their keys are good for."""
+    return tables_of(machine)[nodes_of(machine)[frame, A_COLUMN] + O_NUM_EXISTS] != 0
 
 
 @inner

@@ -107,7 +107,8 @@ R_STATE, R_OPTIONS, REGION_COLUMNS = 0, 1, 2
     O_REQUIRED,
     O_HAS_IMPLIED,
     O_USABLE,
-) = range(12)
+    O_COVERS,
+) = range(13)
 K_OPTIONS, K_IMPLIES, KEY_COLUMNS = 0, 1, 2
 BITS = fixed(62)  # keys told of in one number
 # An array's template.

@@ -18,6 +18,8 @@ from treille.runtime.grammar import arena as regular_arena
 from treille.runtime.schema.compile import compile_json_schema
 from treille.runtime.schema.options import Layout
 
+STARTS_WITH_1 = {"not": {"patternProperties": {"^1": {"enum": [3, 7]}}}}  # some such key, with another value
+STARTS_WITH_11 = {"not": {"patternProperties": {"^11": {"const": 4}}}}
 STRING = {"type": "string"}
 UNIQUE_STRINGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PATTERNS = {
@@ -49,6 +51,15 @@ ROWS: list[tuple[Any, list[str], list[str]]] = [
         NESTED_UNIQUE,
         ['[{"t":[1,2]},{"t":[2,1]}]', '[{"t":[1,[1]]},{"t":[1]}]'],
         ['[{"t":[1,1]}]', '[{"t":[1,2]},{"t":[1,2]}]', '[{"x":1,"x":2}]'],
+    ),
+    (
+        ["[1,-20]"],
+        ["[1.0]", "[-2e1]", "[1.5]"],
+    ),
+    (
+        {"type": "object", "maxProperties": 1, "allOf": [STARTS_WITH_1, STARTS_WITH_11]},
+        ['{"11":1}', '{"111":5}'],
+        ['{"1":1}', '{"11":4}', "{}", '{"11":1,"1":1}'],
     ),
     (COUNTED, ["[1,1]", "[1,1,1,2]", "[2,1,1,1]", "[3,1,4,1]"], ["[1]", "[1,1,1,1]", "[2,2,2,1]", "[]"]),
     (
@@ -276,6 +287,22 @@ def test_keys_that_cannot_be_written_as_they_are_hide_no_others(
     bits = np.unpackbits(row.view(np.uint8), bitorder="little")[: mixed_vocab.vocab_size]
     allowed = [one for one in range(mixed_vocab.vocab_size) if matcher.allows(one)]
     assert np.flatnonzero(bits).tolist() == allowed
+
+
+@pytest.mark.parametrize(
+    ("most", "text"),
+    [(2, '{"a'), (2, '{"11":1,"1'), (2, '{"2":1,"2'), (3, '{"a":1,"b'), (3, '{"1":1,"a')],
+)
+def test_a_key_that_leaves_no_room_for_others_is_not_begun(
+    byte_vocab: Vocabulary, most: int, text: str
+) -> None:
+    other = {"not": {"patternProperties": {"^2": False}}}
+    schema = {"type": "object", "maxProperties": most, "allOf": [STARTS_WITH_1, STARTS_WITH_11, other]}
+    matcher = compile_json_schema(schema, byte_vocab).matcher()
+    *before, last = text.encode()
+    for byte in before:
+        matcher.accept(byte)
+    assert not matcher.allows(last)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
