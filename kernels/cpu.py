@@ -25,10 +25,12 @@ from treille.kernels.api import (
     require,
     zeroed,
 )
+from treille.kernels.chain import Chain, chain_source
 from treille.kernels.cpu_attention import TILE_ROWS, attention_source
 from treille.kernels.cpu_linear import linear_source, panels, ready_rows
 from treille.kernels.cpu_norm import norm_source, silu_source
 from treille.kernels.cpu_rotary import store_source
+from treille.kernels.cpu_rows import gather_source, widen_source
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
 from treille.kernels.tile import MAX_ROWS
@@ -42,7 +44,7 @@ BLOCK_ROWS = 96  # of a linear layer: what stays in the second cache
 GROUP_PANELS = 4
 
 
-class _Workers:
+class Workers:
     """The compiled kernels of one dtype."""
 
     def __init__(self, *, bf16: bool) -> None:
@@ -52,6 +54,9 @@ class _Workers:
         self.store = Worker(store_source(key, bf16=bf16))
         self.attention = Worker(attention_source(key, bf16=bf16))
         self.linear = Worker(linear_source(key, bf16=bf16))
+        self.widen = Worker(widen_source(key))
+        self.gather = Worker(gather_source(key))
+        self.chain = Worker(chain_source(key))
 
 
 class CpuKernels:
@@ -61,16 +66,16 @@ class CpuKernels:
 
     def __init__(self) -> None:
         self._team = ThreadTeam()
-        self._workers: dict[torch.dtype, _Workers] = {}
+        self._workers: dict[torch.dtype, Workers] = {}
         self._compiling = threading.Lock()
 
     def warm_up(self, dtype: torch.dtype) -> None:
         """Compiles or loads the kernels of `dtype`, so that the first step need not."""
-        self._of(dtype)
+        self.workers(dtype)
 
     def loaded_from_cache(self, dtype: torch.dtype) -> bool:
         """Whether the kernels of `dtype` were loaded from disk rather than compiled."""
-        workers = self._of(dtype)
+        workers = self.workers(dtype)
         return all(worker.from_cache for worker in vars(workers).values())
 
     def page_bytes(
@@ -130,7 +135,7 @@ class CpuKernels:
         require(x.is_cpu, "x must be on the CPU")
         width = weight.shape[0]
         num_rows = x.numel() // width
-        num_threads, piece = _split(num_rows, width)
+        num_threads, piece = split(num_rows, width)
         words = (
             num_rows,
             piece,
@@ -141,7 +146,7 @@ class CpuKernels:
             float_bits(eps),
             *addresses,
         )
-        self._team.run(self._of(x.dtype).norm, words, num_threads=num_threads)
+        self._team.run(self.workers(x.dtype).norm, words, num_threads=num_threads)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         check_gate_up(gate_up)
@@ -149,9 +154,9 @@ class CpuKernels:
         width = gate_up.shape[-1] // 2
         out = gate_up.new_empty((*gate_up.shape[:-1], width))
         num_rows = out.numel() // width
-        num_threads, piece = _split(num_rows, width)
+        num_threads, piece = split(num_rows, width)
         words = (num_rows, piece, width, gate_up.data_ptr(), out.data_ptr())
-        self._team.run(self._of(gate_up.dtype).silu, words, num_threads=num_threads)
+        self._team.run(self.workers(gate_up.dtype).silu, words, num_threads=num_threads)
         return out
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
@@ -164,7 +169,11 @@ class CpuKernels:
         if bias is not None:
             require(bias.shape == weight.shape[:1], "bias must be [out]")
             require(bias.dtype == weight.dtype and bias.is_contiguous(), "bias must be like weight")
-        return PackedLinear(weight, bias, self._of(weight.dtype).linear, self._team)
+        return PackedLinear(weight, bias, self.workers(weight.dtype).linear, self._team)
+
+    def chain(self, dtype: torch.dtype, workers: Sequence[Worker], num_words: int) -> Chain:
+        """A chain of workers that take up to `num_words` words each."""
+        return Chain(self._team, self.workers(dtype).chain, workers, num_words)
 
     def attention(
         self,
@@ -180,18 +189,18 @@ class CpuKernels:
     ) -> Tensor:
         check_attention(layer, qkv, kv, ragged, spec, cos_sin, (q_norm, k_norm))
         require(kv.keys[layer].ndim == CACHE_NDIM, "the cache was made by another backend")
-        workers = self._of(qkv.dtype)
+        workers = self.workers(qkv.dtype)
         num_tokens = ragged.num_tokens
         width = 0 if cos_sin is None else cos_sin.shape[1]
         addresses = qkv.data_ptr(), kv.keys[layer].data_ptr(), kv.values[layer].data_ptr()
-        positions, table = ragged.positions.data_ptr(), _address(cos_sin)
+        positions, table = ragged.positions.data_ptr(), address(cos_sin)
         eps = float_bits(spec.norm_eps)
-        num_threads, piece = _split(num_tokens, spec.num_kv_heads * spec.head_dim)
+        num_threads, piece = split(num_tokens, spec.num_kv_heads * spec.head_dim)
         heads = spec.num_heads, spec.num_kv_heads, spec.head_dim, kv.page_size
         store = (num_tokens, piece, *heads, *addresses, ragged.slots.data_ptr(), positions, table, width)
-        self._team.run(workers.store, (*store, _address(k_norm), eps), num_threads=num_threads)
+        self._team.run(workers.store, (*store, address(k_norm), eps), num_threads=num_threads)
 
-        num_threads, tile_rows = _split_attention(ragged, spec, kv.page_size)
+        num_threads, tile_rows = split_attention(ragged, spec, kv.page_size)
         out = qkv.new_empty((num_tokens, spec.num_heads * spec.head_dim))
         words = (
             ragged.num_sequences,
@@ -207,18 +216,19 @@ class CpuKernels:
             ragged.page_table.data_ptr(),
             positions,
             table,
-            _address(q_norm),
+            address(q_norm),
             float_bits(spec.scale),
             eps,
         )
         self._team.run(workers.attention, words, num_threads=num_threads)
         return out
 
-    def _of(self, dtype: torch.dtype) -> _Workers:
+    def workers(self, dtype: torch.dtype) -> Workers:
+        """The compiled kernels of a dtype."""
         found = self._workers.get(dtype)
         if found is None:
             with self._compiling:
-                found = self._workers.get(dtype) or _Workers(bf16=dtype == torch.bfloat16)
+                found = self._workers.get(dtype) or Workers(bf16=dtype == torch.bfloat16)
                 self._workers[dtype] = found
         return found
 
@@ -231,7 +241,8 @@ class PackedLinear:
         self._dtype = weight.dtype
         self._bias = bias
         self._panels = panels(weight)
-        self._worker = worker
+        self._num_inputs = self._panels.shape[1] * self._panels.shape[3]
+        self.worker = worker
         self._team = team
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -243,39 +254,46 @@ class PackedLinear:
         if num_rows == 0:
             return out
         rows = ready_rows(x)
+        words = self.words(rows.data_ptr(), rows.stride(0) * rows.element_size(), out.data_ptr())
         work = num_rows * self.out_features * self.in_features
-        words = (
-            num_rows,
-            min(num_rows, BLOCK_ROWS),
-            self.out_features,
-            rows.shape[1],
-            GROUP_PANELS,
-            rows.data_ptr(),
-            rows.stride(0) * rows.element_size(),
-            self._panels.data_ptr(),
-            _address(self._bias),
-            out.data_ptr(),
-        )
         num_threads = torch.get_num_threads() if work >= MIN_TEAM_PRODUCTS else 1
-        self._team.run(self._worker, words, num_threads=num_threads)
+        self._team.run(
+            self.worker, (num_rows, min(num_rows, BLOCK_ROWS), *words[2:]), num_threads=num_threads
+        )
         return out
+
+    def words(self, rows: int, row_bytes: int, out: int) -> tuple[int, ...]:
+        """What the worker is given, but for the first two words: how many rows there are, and how many to a
+        block. `rows` and `out` are addresses, the former of what `ready_rows` makes."""
+        return (
+            0,
+            0,
+            self.out_features,
+            self._num_inputs,
+            GROUP_PANELS,
+            rows,
+            row_bytes,
+            self._panels.data_ptr(),
+            address(self._bias),
+            out,
+        )
 
 
 def _up(count: int) -> int:
     return -(-count // LANES) * LANES
 
 
-def _address(tensor: Tensor | None) -> int:
+def address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _split(num_rows: int, width: int) -> tuple[int, int]:
+def split(num_rows: int, width: int) -> tuple[int, int]:
     """Threads for a job of independent rows, and rows to a piece."""
     num_threads = torch.get_num_threads() if num_rows * width >= MIN_TEAM_ELEMENTS else 1
     return num_threads, max(1, num_rows // (4 * num_threads)) if num_threads > 1 else num_rows
 
 
-def _split_attention(ragged: Ragged, spec: AttentionSpec, page_size: int) -> tuple[int, int]:
+def split_attention(ragged: Ragged, spec: AttentionSpec, page_size: int) -> tuple[int, int]:
     """Threads for a step's attention, and rows to a piece: fewer where they would make too few pieces."""
     most = (
         ragged.page_table.numel() * page_size * spec.num_kv_heads * spec.head_dim

@@ -26,7 +26,7 @@ import numba
 import torch
 from numba import types
 
-SHARED_SOURCES = ("instructions.py", "simd.py", "tile.py", "parallel.py")
+SHARED_SOURCES = ("instructions.py", "simd.py", "tile.py", "gemm_tile.py", "chain.py", "parallel.py")
 ARGS = 8  # the counter has a cache line of its own
 
 WorkerSource = Callable[[int], None]
@@ -72,7 +72,11 @@ class ThreadTeam:
     """Runs workers on up to `torch.get_num_threads()` threads of the calling one's."""
 
     def __init__(self) -> None:
-        self._openmp = _openmp_entry()
+        library = _openmp_library()
+        self._openmp = None if library is None else _parallel_entry(library)
+        # C functions for workers that wait for each other, as addresses; 0: there is none.
+        self.count_entry = 0 if self._openmp is None else _address_of(library, "omp_get_num_threads")
+        self.yield_entry = _address_of(_this_process(), "sched_yield")
         self._pool: ThreadPoolExecutor | None = None
         if self._openmp is None and torch.get_num_threads() > 1:
             self._pool = ThreadPoolExecutor(torch.get_num_threads() - 1, thread_name_prefix="treille-kernel")
@@ -97,19 +101,36 @@ class ThreadTeam:
 _BLANK = (0,) * ARGS
 
 
-def _openmp_entry() -> Any:
-    """GNU OpenMP's `GOMP_parallel(function, data, num_threads, flags)` in the runtime that PyTorch uses.
-
-    Looked up through PyTorch's own library, so that whichever runtime it was linked with answers; LLVM's
-    and Intel's have the function too on Linux.
+def _openmp_library() -> ctypes.CDLL | None:
+    """PyTorch's own library, through which the OpenMP runtime that it was linked with is found: GNU's entry
+    point is in LLVM's and Intel's too on Linux.
     """
     folder = Path(torch.__file__).parent / "lib"
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
-            entry = ctypes.CDLL(str(folder / name)).GOMP_parallel
-        except (OSError, AttributeError):
+            library = ctypes.CDLL(str(folder / name))
+        except OSError:
             continue
-        entry.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
-        entry.restype = None
-        return entry
+        if _address_of(library, "GOMP_parallel") and _address_of(library, "omp_get_num_threads"):
+            return library
     return None
+
+
+def _parallel_entry(library: ctypes.CDLL) -> Any:
+    """`GOMP_parallel(function, data, num_threads, flags)`."""
+    entry = library.GOMP_parallel
+    entry.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    entry.restype = None
+    return entry
+
+
+def _this_process() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):  # Windows
+        return None
+
+
+def _address_of(library: ctypes.CDLL | None, name: str) -> int:
+    found = getattr(library, name, None)
+    return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0

@@ -183,7 +183,27 @@ read_f64, write_f64 = _scalar(F64, types.float64)
 def fetch_add(builder: Builder, kinds: Kinds, address: Value, amount: Value) -> Value:
     """Adds to the int64 at `address` as one step among threads; returns what stood there before."""
     place = builder.inttoptr(address, I64.as_pointer())
-    return builder.atomic_rmw("add", place, amount, "monotonic")
+    return builder.atomic_rmw("add", place, amount, "acq_rel")
+
+
+@operation(lambda address: types.int64(types.int64))
+def read_shared(builder: Builder, kinds: Kinds, address: Value) -> Value:
+    """The int64 at `address`, which other threads change, and after it all that they wrote before."""
+    return builder.load_atomic(builder.inttoptr(address, I64.as_pointer()), "acquire", 8)
+
+
+@operation(lambda function, block: types.void(types.int64, types.int64))
+def call_worker(builder: Builder, kinds: Kinds, function: Value, block: Value) -> None:
+    """Calls the worker at an address with its block (see `parallel.py`)."""
+    kind = ir.FunctionType(ir.VoidType(), [I64])
+    builder.call(builder.inttoptr(function, kind.as_pointer()), [block])
+
+
+@operation(lambda function: types.int64(types.int64))
+def call_number(builder: Builder, kinds: Kinds, function: Value) -> Value:
+    """What the C function `int f(void)` at an address returns."""
+    kind = ir.FunctionType(I32, [])
+    return builder.sext(builder.call(builder.inttoptr(function, kind.as_pointer()), []), I64)
 
 
 def stack_room(size: int) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from treille.kernels.api import KV_DTYPES
+from treille.kernels.cpu import PackedLinear
 from treille.kernels.select import select_cpu_kernels
 
 
@@ -16,17 +19,19 @@ class Linear:
     On a CPU the weight is laid out once, instead of at every call: by oneDNN where that multiplies the dtype
     at full speed (one row of SmolLM2's projections then takes about half the time, 64 rows about four
     fifths), elsewhere for our own kernel (in bfloat16 without AVX-512 2 to 9 times as fast as PyTorch's).
-    See benchmarks/LOG.md.
+    See benchmarks/LOG.md. `packed` is the layer in our own kernel's layout, if that multiplies it.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.out_features, self.in_features = weight.shape
         self._bias = bias
-        self._multiply = self._by_onednn if can_pack(weight) else self._plainly
+        self.packed: PackedLinear | None = None
+        self._multiply: Callable[[Tensor], Tensor] = self._plainly
         if can_pack(weight):
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
+            self._multiply = self._by_onednn
         elif weight.device.type == "cpu" and weight.dtype in KV_DTYPES:
-            self._multiply = select_cpu_kernels().pack_linear(weight, bias)
+            self.packed = self._multiply = select_cpu_kernels().pack_linear(weight, bias)
         else:
             self._weight = weight
 

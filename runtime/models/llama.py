@@ -15,6 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from treille.kernels.api import AttentionSpec, Kernels, KVCache, Ragged
+from treille.kernels.cpu import CpuKernels
+from treille.kernels.cpu_decoder import MAX_ROWS as CHAIN_ROWS
+from treille.kernels.cpu_decoder import CpuDecoder, DecoderLayer
 from treille.runtime.models.config import ModelConfig
 from treille.runtime.models.rope import cos_sin_table
 from treille.runtime.models.weights import ModelWeights
@@ -56,7 +59,8 @@ class LanguageModel(Protocol):
 
 
 class LlamaModel:
-    """Weights and the forward pass. Stateless between calls: all memory of a sequence is in its KV pages."""
+    """Weights and the forward pass. All memory of a sequence is in its KV pages; one
+    thread at a time."""
 
     def __init__(
         self, config: ModelConfig, weights: ModelWeights, kernels: Kernels, *, max_seq_len: int | None = None
@@ -81,6 +85,21 @@ class LlamaModel:
             )
             for window in config.windows
         )
+        self._decoder = self._chained()
+
+    def _chained(self) -> CpuDecoder | None:
+        """All layers as one chain, where the CPU's own kernels do all of their work."""
+        if not isinstance(self._kernels, CpuKernels):
+            return None
+        layers = []
+        for layer, spec in zip(self._weights.layers, self._specs, strict=True):
+            qkv, o, gate_up, down = (one.packed for one in (layer.qkv, layer.o, layer.gate_up, layer.down))
+            if qkv is None or o is None or gate_up is None or down is None:
+                return None
+            parts = (layer.input_norm, qkv, layer.q_norm, layer.k_norm, o, layer.post_norm, gate_up, down)
+            layers.append(DecoderLayer(*parts, spec))
+        norm, eps = self._weights.final_norm, self.config.rms_norm_eps
+        return CpuDecoder.of(self._kernels, layers, norm, self._cos_sin, eps)
 
     def page_bytes(self, page_size: int) -> int:
         """Bytes that one page of the cache takes over all layers."""
@@ -115,8 +134,19 @@ class LlamaModel:
         Indices are trusted; `Ragged.check` checks them. In bfloat16 the logits are rounded to bfloat16
         before they become float32, as in transformers.
         """
+        weights = self._weights
+        embedded = functional.embedding(inputs.token_ids, weights.embedding)
+        if self._decoder is not None and embedded.shape[0] <= CHAIN_ROWS:
+            hidden = self._decoder.forward(embedded, kv, inputs.ragged, inputs.logit_rows)
+        else:
+            hidden = self._layer_by_layer(embedded, inputs, kv)
+        if inputs.logit_rows.shape[0] == 0:
+            return torch.empty(0, self.config.vocab_size, dtype=torch.float32, device=self.device)
+        return weights.lm_head(hidden).float()
+
+    def _layer_by_layer(self, residual: Tensor, inputs: ModelInputs, kv: KVCache) -> Tensor:
+        """From the tokens' embeddings to the chosen rows [R, hidden] behind the last norm."""
         eps, kernels, weights = self.config.rms_norm_eps, self._kernels, self._weights
-        residual = functional.embedding(inputs.token_ids, weights.embedding)
         hidden = kernels.rms_norm(residual, weights.layers[0].input_norm, eps)
         last = len(weights.layers) - 1
         for index, layer in enumerate(weights.layers):
@@ -139,6 +169,4 @@ class LlamaModel:
             mixed = layer.down(kernels.silu_mul(layer.gate_up(hidden)))
             norm = weights.final_norm if index == last else weights.layers[index + 1].input_norm
             hidden, residual = kernels.add_rms_norm(mixed, residual, norm, eps)
-        if inputs.logit_rows.shape[0] == 0:
-            return torch.empty(0, self.config.vocab_size, dtype=torch.float32, device=self.device)
-        return weights.lm_head(hidden).float()
+        return hidden
