@@ -8,6 +8,7 @@ import torch
 
 from treille.kernels.api import Kernels
 from treille.kernels.cpu import CpuKernels
+from treille.kernels.host_rows import RowKernels
 from treille.kernels.reference import ReferenceKernels
 
 
@@ -20,3 +21,9 @@ def select_kernels(device: torch.device) -> Kernels:
 def select_cpu_kernels() -> CpuKernels:
     """One for the process, so that each kernel is compiled or loaded once."""
     return CpuKernels()
+
+
+@lru_cache(maxsize=1)
+def select_row_kernels() -> RowKernels:
+    """Those for rows of logits in host memory, once for the process."""
+    return RowKernels()

@@ -302,6 +302,29 @@ def keep(builder: Builder, kinds: Kinds, value: Value, low: Value, high: Value, 
     return builder.select(inside, value, other)
 
 
+@operation(_binary)
+def maximum_or_nan(builder: Builder, kinds: Kinds, a: Value, b: Value) -> Value:
+    """The greater of each pair of lanes; NaN where either is."""
+    unordered = builder.fcmp_unordered("uno", a, b)
+    greater = builder.select(builder.fcmp_ordered(">", a, b), a, b)
+    return builder.select(unordered, constant(F32X16, float("nan")), greater)
+
+
+@operation(lambda value: types.boolean(f32x16))
+def any_nan(builder: Builder, kinds: Kinds, value: Value) -> Value:
+    """Whether a lane is NaN."""
+    lanes = builder.fcmp_unordered("uno", value, value)
+    bits = builder.bitcast(lanes, I16)
+    return builder.icmp_unsigned("!=", bits, ir.Constant(I16, 0))
+
+
+@operation(lambda value, bits, other: f32x16(f32x16, types.int64, f32x16))
+def chosen(builder: Builder, kinds: Kinds, value: Value, bits: Value, other: Value) -> Value:
+    """Lane i of `value` where bit i of `bits` is set, else of `other`."""
+    lanes = builder.bitcast(builder.trunc(bits, I16), ir.VectorType(ir.IntType(1), LANES))
+    return builder.select(lanes, value, other)
+
+
 # --- vectors at the end of a row, whose length need not be a multiple of sixteen ---
 
 _vector_room = stack_room(4 * LANES)

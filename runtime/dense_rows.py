@@ -1,8 +1,8 @@
-"""Work over whole rows of logits: numpy where they lie on the host, torch where they lie on a device.
+"""Work over whole rows of logits: numpy and our kernels where they lie on the host, torch on a device.
 
 Sampling decides with small arrays; these classes do the few things that look at every logit, so that
-only little crosses from a device to the host. On the host numpy is the faster of the two: its maxima
-and exponentials are vectorised, and waking torch's threads costs more than a row takes.
+only little crosses from a device to the host. On the host numpy is faster than torch: its exponentials are
+vectorised, and waking torch's threads costs more than a row takes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from treille.kernels.select import select_row_kernels
+
 BLOCK = 256  # logits whose weights are summed together
 _GROUPS = 64
 _LOWEST = float(np.finfo(np.float32).min)
 _DEVICE_CHUNK = 2**24  # weights held at once on a device
 
+Mask = NDArray[np.uint32]  # bit t: token t is allowed; 32 tokens a word, those beyond its end are not
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -28,8 +31,11 @@ class DenseRows(Protocol):
 
     num_tokens: int
 
-    def best(self, rows: Sequence[int]) -> tuple[list[int], list[float]]:
-        """The lowest id with the highest logit of each row, and that logit; NaN counts as highest."""
+    def best(
+        self, rows: Sequence[int], masks: Sequence[Mask | None] | None = None
+    ) -> tuple[list[int], list[float], list[float]]:
+        """The lowest allowed id with the highest logit of each row, that logit (-inf where nothing is
+        allowed), and the highest of all; NaN counts as highest. None: everything is allowed."""
 
     def gather(self, rows: Ints, ids: Ints) -> Floats:
         """The logits at (row, id) pairs."""
@@ -37,8 +43,8 @@ class DenseRows(Protocol):
     def scatter(self, rows: Ints, ids: Ints, values: Floats) -> None:
         """Sets the logits at (row, id) pairs, no pair twice."""
 
-    def forbid(self, rows: Sequence[int], allowed: NDArray[np.bool_]) -> None:
-        """Sets to -inf what `allowed` [len(rows), V] does not allow."""
+    def forbid(self, rows: Sequence[int], masks: Sequence[Mask]) -> None:
+        """Sets to -inf what the masks do not allow."""
 
     def floors(self, rows: Sequence[int], ks: Sequence[int]) -> list[float]:
         """For each row a logit that its k highest logits reach, and not many more do."""
@@ -66,11 +72,14 @@ class HostRows:
 
     def __init__(self, logits: NDArray[np.float32]) -> None:
         self._logits = logits
+        self._kernels = select_row_kernels()
         self.num_tokens = int(logits.shape[1])
 
-    def best(self, rows: Sequence[int]) -> tuple[list[int], list[float]]:
-        ids = [int(self._logits[row].argmax()) for row in rows]
-        return ids, [float(self._logits[row, token_id]) for row, token_id in zip(rows, ids, strict=True)]
+    def best(
+        self, rows: Sequence[int], masks: Sequence[Mask | None] | None = None
+    ) -> tuple[list[int], list[float], list[float]]:
+        ids, tops, highest = self._kernels.best(self._logits, rows, masks)
+        return ids.tolist(), tops.tolist(), highest.tolist()
 
     def gather(self, rows: Ints, ids: Ints) -> Floats:
         return self._logits[rows, ids].astype(np.float64)
@@ -78,9 +87,8 @@ class HostRows:
     def scatter(self, rows: Ints, ids: Ints, values: Floats) -> None:
         self._logits[rows, ids] = values
 
-    def forbid(self, rows: Sequence[int], allowed: NDArray[np.bool_]) -> None:
-        for row, keep in zip(rows, allowed, strict=True):
-            np.copyto(self._logits[row], -np.inf, where=~keep)
+    def forbid(self, rows: Sequence[int], masks: Sequence[Mask]) -> None:
+        self._kernels.forbid(self._logits, rows, masks)
 
     def floors(self, rows: Sequence[int], ks: Sequence[int]) -> list[float]:
         return [_host_floor(self._logits[row], k) for row, k in zip(rows, ks, strict=True)]
@@ -124,9 +132,17 @@ class DeviceRows:
         self._device = logits.device
         self.num_tokens = int(logits.shape[1])
 
-    def best(self, rows: Sequence[int]) -> tuple[list[int], list[float]]:
-        values, ids = self._take(rows).max(dim=-1)
-        return ids.tolist(), values.tolist()
+    def best(
+        self, rows: Sequence[int], masks: Sequence[Mask | None] | None = None
+    ) -> tuple[list[int], list[float], list[float]]:
+        logits = self._take(rows)
+        highest: list[float] = logits.amax(dim=-1).tolist()
+        if masks is not None and any(mask is not None for mask in masks):
+            everything = np.ones(self.num_tokens, np.bool_)
+            allowed = [everything if mask is None else unpacked(mask, self.num_tokens) for mask in masks]
+            logits = logits.masked_fill(self._forbidden(allowed), -torch.inf)
+        values, ids = logits.max(dim=-1)
+        return ids.tolist(), values.tolist(), highest
 
     def gather(self, rows: Ints, ids: Ints) -> Floats:
         return _to_host(self._logits[self._index(rows), self._index(ids)])
@@ -135,9 +151,12 @@ class DeviceRows:
         put = torch.from_numpy(values.astype(np.float32)).to(self._device)
         self._logits[self._index(rows), self._index(ids)] = put
 
-    def forbid(self, rows: Sequence[int], allowed: NDArray[np.bool_]) -> None:
-        forbidden = torch.from_numpy(~allowed).to(self._device)
+    def forbid(self, rows: Sequence[int], masks: Sequence[Mask]) -> None:
+        forbidden = self._forbidden([unpacked(mask, self.num_tokens) for mask in masks])
         self._logits[self._index(rows)] = self._take(rows).masked_fill(forbidden, -torch.inf)
+
+    def _forbidden(self, allowed: Sequence[NDArray[np.bool_]]) -> torch.Tensor:
+        return torch.from_numpy(~np.stack(allowed)).to(self._device)
 
     def floors(self, rows: Sequence[int], ks: Sequence[int]) -> list[float]:
         highest = self._take(rows).topk(min(max(ks), self.num_tokens), dim=-1).values
@@ -179,6 +198,15 @@ class DeviceRows:
 
     def _index(self, values: Sequence[int] | Ints) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.int64)).to(self._device)
+
+
+def unpacked(mask: Mask, num_tokens: int) -> NDArray[np.bool_]:
+    """bool [num_tokens] from a mask."""
+    octets = mask.astype("<u4", copy=False).view(np.uint8)
+    bits = np.unpackbits(octets, bitorder="little", count=min(num_tokens, 32 * len(mask)))
+    keep = np.zeros(num_tokens, dtype=np.bool_)
+    keep[: len(bits)] = bits
+    return keep
 
 
 def _host_floor(logits: NDArray[np.float32], k: int) -> float:

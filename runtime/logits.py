@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treille.runtime.dense_rows import DenseRows, Floats, Ints
+from treille.runtime.dense_rows import DenseRows, Floats, Ints, Mask
 from treille.runtime.errors import InvalidRequest
 from treille.runtime.params import SamplingParams
 
@@ -26,7 +25,7 @@ class SampleRow:
     prompt_ids: Sequence[int]
     output_ids: Sequence[int]
     seed: int
-    mask: NDArray[np.uint32] | None = None
+    mask: Mask | None = None
     banned: tuple[int, ...] = ()
 
 
@@ -34,7 +33,7 @@ Edit = tuple[int, Ints, Floats]  # row, ids (none twice), one value for each id
 
 
 def edit_logits(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> dict[int, Exception]:
-    """Applies, in this order, penalties, biases and hard masks to the rows numbered in `live`.
+    """Applies, in this order, penalties, biases and bans to the rows numbered in `live`; not their masks.
 
     Returns the rows that cannot be sampled, with the reason; the others are not affected by them. What
     is -inf stays so: penalties and biases only scale and shift.
@@ -54,7 +53,7 @@ def edit_logits(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]
             ids = np.fromiter(bias.keys(), np.int64, len(bias))
             biases.append((i, ids, np.fromiter(bias.values(), np.float64, len(bias))))
     _apply(dense, biases, np.add)
-    _forbid(dense, rows, [i for i in live if i not in failed], failed)
+    _apply(dense, _bans(dense, rows, live), lambda _, forbidden: forbidden)
     return failed
 
 
@@ -62,8 +61,7 @@ def needs_edit(row: SampleRow) -> bool:
     """Whether `edit_logits` would change anything."""
     params = row.params
     return bool(
-        row.mask is not None
-        or row.banned
+        (row.banned and row.mask is None)
         or params.logit_bias
         or params.repetition_penalty != 1.0
         or params.presence_penalty
@@ -111,40 +109,41 @@ def _frequencies(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int
     return edits
 
 
-def _forbid(
-    dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int], failed: dict[int, Exception]
-) -> None:
-    """Masks and bans. A ban that would leave nothing is dropped; an empty mask fails its row."""
-    bans = []
-    masked = []
-    allowed = []
-    for i in live:
-        mask = rows[i].mask
-        banned = _existing(np.unique(np.asarray(rows[i].banned, dtype=np.int64)), dense.num_tokens)
+def allowed_masks(rows: Sequence[SampleRow], num_tokens: int) -> tuple[dict[int, Mask], dict[int, Exception]]:
+    """The masks of the rows that have one, without what is banned there, and the rows whose mask is empty. A
+    ban that would leave nothing is dropped."""
+    found: dict[int, Mask] = {}
+    failed: dict[int, Exception] = {}
+    for i, row in enumerate(rows):
+        mask = row.mask
         if mask is None:
-            if 0 < len(banned) < dense.num_tokens:
-                bans.append((i, banned, np.full(len(banned), -np.inf)))
             continue
-        keep = _unpack(mask, dense.num_tokens)
-        if not keep.any():
+        if 32 * len(mask) > num_tokens:
+            mask = mask[: -(-num_tokens // 32)].copy()
+            if num_tokens % 32:
+                mask[-1] &= np.uint32((1 << num_tokens % 32) - 1)
+        if not mask.any():
             failed[i] = InvalidRequest("the constraint leaves no token to go on with")
             continue
-        without = keep.copy()
-        without[banned] = False
-        masked.append(i)
-        allowed.append(without if without.any() else keep)
-    _apply(dense, bans, lambda _, forbidden: forbidden)
-    if masked:
-        dense.forbid(masked, np.stack(allowed))
+        if row.banned:
+            without = mask.copy()
+            for token_id in row.banned:
+                if 0 <= token_id < 32 * len(mask):
+                    without[token_id // 32] &= ~(np.uint32(1) << np.uint32(token_id % 32))
+            mask = without if without.any() else mask
+        found[i] = mask
+    return found, failed
 
 
-def _unpack(mask: NDArray[np.uint32], num_tokens: int) -> NDArray[np.bool_]:
-    """bool [num_tokens] from 32 tokens a word; False beyond the mask's end."""
-    octets = mask.astype("<u4", copy=False).view(np.uint8)
-    bits = np.unpackbits(octets, bitorder="little", count=min(num_tokens, 32 * len(mask)))
-    keep = np.zeros(num_tokens, dtype=np.bool_)
-    keep[: len(bits)] = bits
-    return keep
+def _bans(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> list[Edit]:
+    """What is banned where there is no mask to leave it out of; not if it is everything."""
+    bans: list[Edit] = []
+    for i in live:
+        if rows[i].banned and rows[i].mask is None:
+            banned = _existing(np.unique(np.asarray(rows[i].banned, dtype=np.int64)), dense.num_tokens)
+            if 0 < len(banned) < dense.num_tokens:
+                bans.append((i, banned, np.full(len(banned), -np.inf)))
+    return bans
 
 
 def _existing(ids: Ints, num_tokens: int) -> Ints:

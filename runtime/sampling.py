@@ -16,7 +16,7 @@ import torch
 
 from treille.runtime.dense_rows import BLOCK, DenseRows, Floats, Ints, dense_rows
 from treille.runtime.errors import InvalidRequest, ModelError
-from treille.runtime.logits import SampleRow, edit_logits, needs_edit
+from treille.runtime.logits import SampleRow, allowed_masks, edit_logits, needs_edit
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import TokenLogprob
 
@@ -46,21 +46,27 @@ def sample(logits: torch.Tensor, rows: Sequence[SampleRow]) -> list[Sampled | Ex
     if not rows:
         return []
     dense = dense_rows(logits)
-    everyone = range(len(rows))
-    ids, tops = dense.best(everyone)
-    failed: dict[int, Exception] = {i: _broken() for i in everyone if not math.isfinite(tops[i])}
+    everyone, few = range(len(rows)), frozenset(i for i, row in enumerate(rows) if needs_edit(row))
+    masks, failed = allowed_masks(rows, dense.num_tokens)
+    ids, tops, highest = dense.best(everyone, [None if i in few else masks.get(i) for i in everyone])
+    failed.update({i: _broken() for i in everyone if not math.isfinite(highest[i])})
     with_logprobs = [i for i in everyone if rows[i].params.logprobs is not None and i not in failed]
     raw = dense.copy(with_logprobs) if with_logprobs else dense
-    edited = [i for i in everyone if i not in failed and needs_edit(rows[i])]
+    edited = [i for i in sorted(few) if i not in failed]
     if edited:
         failed.update(edit_logits(dense, rows, edited))
-        for i, token_id, top in zip(edited, *dense.best(edited), strict=True):
+        again = dense.best(edited, [masks.get(i) for i in edited])
+        for i, token_id, top, _ in zip(edited, *again, strict=True):
             ids[i], tops[i] = token_id, top
-            if top == -math.inf:
-                failed.setdefault(i, InvalidRequest("the request's parameters leave no token to go on with"))
-            elif not math.isfinite(top):
-                failed.setdefault(i, _broken())
+    for i in everyone:
+        if tops[i] == -math.inf:
+            failed.setdefault(i, InvalidRequest("the request's parameters leave no token to go on with"))
+        elif not math.isfinite(tops[i]):
+            failed.setdefault(i, _broken())
     drawn = [i for i in everyone if i not in failed and not _is_greedy(rows[i].params)]
+    hidden = [i for i in drawn if i in masks]
+    if hidden:
+        dense.forbid(hidden, [masks[i] for i in hidden])
     for i, token_id in _draw(dense, rows, drawn, tops).items():
         ids[i] = token_id
     kept = [i for i in with_logprobs if i not in failed]
@@ -220,7 +226,7 @@ def _logprobs(
 ) -> dict[int, TokenLogprob]:
     """Row -> log-probabilities under the model itself; `raw` holds the untouched logits of `owners`."""
     everyone = range(len(owners))
-    _, tops = raw.best(everyone)
+    _, tops, _ = raw.best(everyone)
     totals = raw.block_sums(everyone, tops, [1.0] * len(owners)).sum(axis=1)
     norms = [top + math.log(total) for top, total in zip(tops, totals, strict=True)]
     counts = [min(rows[i].params.logprobs or 0, raw.num_tokens) for i in owners]
