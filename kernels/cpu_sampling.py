@@ -60,10 +60,10 @@ def forbid_source(key: str) -> WorkerSource:
 
 
 @njit(error_model="numpy", forceinline=True)
-def _bits(mask: int, end: int, at: int) -> int:
+def _bits(mask: int, end: int, at: int) -> Any:
     """The mask's bits of sixteen tokens from `at` on (a multiple of 16); `end` tokens have bits."""
     if at >= end:
-        return 0
+        return np.int64(0)
     bits = np.int64(read_i16(mask, at // LANES)) & 0xFFFF
     return bits if end - at >= LANES else bits & ((1 << (end - at)) - 1)
 
@@ -89,7 +89,7 @@ def _best_all(args: int) -> None:
 
 
 @njit(error_model="numpy")
-def _best(logits: int, num_tokens: int, mask: int, end: int) -> tuple[int, Any, Any]:
+def _best(logits: int, num_tokens: int, mask: int, end: int) -> tuple[Any, Any, Any]:
     base = f32_at(logits)
     nothing = spread(_LOWEST)
     all_tops = nothing
