@@ -177,7 +177,7 @@ class SampleGroup(Group):
             # No further than the token: a forced text can be long, and this runs at each of its tokens.
             forced = text is not None and seq.matcher.forced_bytes(len(text)) == text
             seq.matcher.accept(sampled.token_id)
-            complete = seq.matcher.must_stop() or seq.matcher.is_finished()
+            complete = seq.matcher.is_finished()
             seq.matcher = released(seq.matcher)
         output = self._outputs[seq.index]
         self._put(output.push(sampled.token_id, sampled.logprob, forced=forced, complete=complete))

@@ -62,7 +62,7 @@ class SampleOutput:
         behind the one that ended it are dropped."""
         del self.token_ids[len(self.token_ids) - jump.num_replaced :]
         first, text = len(self.token_ids), ""
-        complete = jump.matcher.must_stop() or jump.matcher.is_finished()
+        complete = jump.matcher.is_finished()
         last = len(jump.token_ids) - 1
         for number, (token_id, piece) in enumerate(zip(jump.token_ids, jump.pieces, strict=True)):
             text += self._add(token_id, piece, complete=complete and number == last)

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 NO_SYMBOLS = np.zeros((0, 2, 0), np.bool_)
 _MAX_MOVES = 1 << 16  # remembered: which state a token leads to
+_RUN = 32  # and how many of the bytes that must follow a state
 
 
 class States(Protocol):
@@ -71,6 +72,8 @@ class Grammar(ABC):
         self._masks: OrderedDict[int, Mask] = OrderedDict()
         self._looked: dict[int, int] = {}  # by state, how far its mask's walk looked ahead
         self._moves: dict[int, int] = {}
+        self._ends: dict[int, bool] = {}  # by state, whether nothing can follow
+        self._runs: dict[int, bytes] = {}  # by state, up to `_RUN` of the bytes that must follow
         self._max_masks = max(1, MAX_MASK_BYTES // max(1, 4 * vocab.num_words))
 
     @abstractmethod
@@ -103,6 +106,8 @@ class Grammar(ABC):
         self._masks.clear()
         self._looked.clear()
         self._moves.clear()
+        self._ends.clear()
+        self._runs.clear()
         return self.arena
 
     def mask(self, state: int) -> Mask:
@@ -142,10 +147,22 @@ class Grammar(ABC):
 
     def must_stop(self, state: int) -> bool:
         """Whether the text is accepted and no token can follow. Call with the lock held."""
+        known = self._ends.get(state)
+        if known is None:
+            known = self._ends[_roomy(self._ends, state)] = self._is_end(state)
+        return known
+
+    def _is_end(self, state: int) -> bool:
         return self.arena.accepts(state) and self.arena.only_byte(state) == -1
 
     def forced(self, state: int, limit: int) -> bytes:
         """The bytes that must follow a state, at most `limit`. Call with the lock held."""
+        known = self._runs.get(state)
+        if known is None:
+            known = self._runs[_roomy(self._runs, state)] = self._forced(state, _RUN)
+        return known[:limit] if len(known) < _RUN or limit <= _RUN else self._forced(state, limit)
+
+    def _forced(self, state: int, limit: int) -> bytes:
         out = np.empty(limit, np.uint8)
         return out[: self.arena.forced(state, out)].tobytes()
 
@@ -185,10 +202,9 @@ class RegularGrammar(Grammar):
         """Memory in use now."""
         return self._source.nbytes + super().nbytes
 
-    def must_stop(self, state: int) -> bool:
-        """Whether the text is accepted and no token can follow. Call with the lock held."""
+    def _is_end(self, state: int) -> bool:
         if self.spellable is None:
-            return super().must_stop(state)
+            return super()._is_end(state)
         return self.arena.accepts(state) and bool(np.array_equal(self.mask(state), self.vocab.eos_words))
 
     def _after(self, state: int, first: int, end: int) -> int:
@@ -255,6 +271,13 @@ class RegularGrammar(Grammar):
             if arena.ask(IS_LIVE, arena.start)
             else InvalidConstraint("no text matches the pattern")
         )
+
+
+def _roomy(known: dict[int, T], state: int) -> int:
+    """The state, once what is known of others is forgotten if that is much."""
+    if len(known) >= _MAX_MOVES:
+        known.clear()
+    return state
 
 
 def _unspelled() -> UnsupportedConstraint:
