@@ -309,12 +309,13 @@ def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no co
 
 @inner
 def _simpler_stack(machine: Machine, stack: int) -> int:  # pragma: no cover
-    """The stack without the places where captured texts begin: they are left out."""
+    """The stack without the places where captured texts begin: they are left out. There are none in joined
+    stacks, nor below them."""
     nodes = nodes_of(machine)
     depth = 0
     node = stack
     changed = False
-    while node != NONE:
+    while node != NONE and nodes[node, 0] == PUSHED:
         frame = nodes[node, A_COLUMN]
         if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:
             changed = changed or nodes[nodes[frame, B_COLUMN], LOW_COLUMN] > EMPTY_TEXT
@@ -327,7 +328,7 @@ def _simpler_stack(machine: Machine, stack: int) -> int:  # pragma: no cover
     for index in range(depth):
         frames[index] = nodes[node, A_COLUMN]
         node = nodes[node, B_COLUMN]
-    result = int64(NONE)
+    result = int64(node)
     for index in range(depth - 1, -1, -1):
         frame = frames[index]
         if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:

@@ -28,6 +28,7 @@ from treille.runtime.schema.machine.memory import (
     nodes_of,
     row_of,
     tables_of,
+    troubled,
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
@@ -357,6 +358,8 @@ def _in_number(
         _spaced(machine, out, gaps.AT_END * gaps.PLACES, byte)
         return
     stack, captured = after_value(machine, stack, captured)
+    if troubled(machine):  # there may be no stack
+        return
     _followed(machine, out, gaps.AFTER_VALUE * gaps.PLACES, stack, captured, byte)
 
 

@@ -8,10 +8,12 @@ import random
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 from treille.runtime.errors import ConstraintError, GrammarError
 from treille.runtime.grammar import Vocabulary
+from treille.runtime.schema import arena as json_arena
 from treille.runtime.schema.compile import compile_json_schema
 
 KEYS = ("a", "b", "c")
@@ -92,3 +94,48 @@ def test_verdicts_are_those_of_jsonschema(byte_vocab: Vocabulary, seed: int) -> 
 @pytest.mark.parametrize("seed", range(1_000, 1_400))
 def test_many_more(byte_vocab: Vocabulary, seed: int) -> None:
     test_verdicts_are_those_of_jsonschema(byte_vocab, seed)
+
+
+def test_masks_where_what_must_differ_is_within_what_is_joined() -> None:
+    """The text of an item is left out of masks, and what the array is within is not."""
+    ends = [b"]]]", b"]]]]", b"]]],", b"]]]]]", b"1]]]]", b"1]]],", b"1]]]]]", b"]]],[[[1", b"]]},", b"]]}]"]
+    vocab = Vocabulary([*(bytes([byte]) for byte in range(256)), None, *ends], eos_ids=[256])
+    unique = {"type": "array", "uniqueItems": True, "items": {"type": "array", "uniqueItems": True}}
+    for item, before in (
+        ({"type": "array", "items": unique}, b"[[[[1"),
+        ({"type": "object", "properties": {"a": unique}}, b'[{"a":[[1'),
+    ):
+        lengths = ({"maxItems": 1}, {"minItems": 2, "maxItems": 2}, {"minItems": 3})
+        schema = {"anyOf": [{"type": "array", "items": item, **length} for length in lengths]}
+        matcher = compile_json_schema(schema, vocab, whitespace="compact").matcher()
+        for byte in before:
+            matcher.accept(byte)
+        row = np.zeros(vocab.num_words, np.uint32)
+        matcher.fill_mask(row)
+        for token in range(256, len(vocab.tokens)):
+            assert bool(row[token // 32] >> (token % 32) & 1) == matcher.allows(token), vocab.tokens[token]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5, 7, 9, 11, 13])
+def test_a_step_that_was_cut_short_is_taken_again(
+    byte_vocab: Vocabulary, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Wherever in a step there is no room left: nothing is read that is not there."""
+    monkeypatch.setattr(json_arena, "_FIRST_STEPS", steps)
+    item = {"anyOf": [{"type": "integer"}, {"type": "array", "uniqueItems": True}]}
+    schema = {"title": str(steps), "items": item, "uniqueItems": True, "contains": {"const": 3}}
+    grammar = compile_json_schema(schema, byte_vocab)
+    for text, wanted in (
+        (b"[1,2,[12,13,[14]],3]", True),
+        (b"[3,31,[12,12.0]]", False),
+        (b"[3,31,31]", False),
+        (b"[[3,3e0],3]", False),
+        (b'{"a":[3,3],"b":3}', True),
+        (b"[30,33]", False),
+    ):
+        matcher, taken = grammar.matcher(), True
+        for byte in text:
+            taken = taken and matcher.allows(byte)
+            if taken:
+                matcher.accept(byte)
+        assert (taken and matcher.can_stop()) == wanted, text
