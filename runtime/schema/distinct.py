@@ -25,6 +25,22 @@ def matching(places: Sequence[int], values: Sequence[Sequence[int]]) -> list[int
     return [value for value in taken if value is not None]
 
 
+def indispensable(places: Sequence[int], values: Sequence[Sequence[int]]) -> list[int]:
+    """The values without any one of which there is no matching, though there is one with all of them."""
+    found = matching(places, values)
+    if found is None:
+        return []
+    owner = {value: place for place, value in enumerate(found)}
+    needed = []
+    for value, place in list(owner.items()):
+        fewer = [[one for one in row if one != value] if value in row else row for row in values]
+        trial, taken = {one: at for one, at in owner.items() if one != value}, list[int | None](found)
+        taken[place] = None
+        if not _augment(place, places, fewer, trial, taken):
+            needed.append(value)
+    return needed
+
+
 def _augment(
     start: int,
     places: Sequence[int],

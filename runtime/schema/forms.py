@@ -136,3 +136,7 @@ class Sets(Protocol):
     def num_values(self, number: int, limit: int) -> int:
         """How many different values a set has, or `limit` if there are at least so many."""
         ...
+
+    def few_values(self, number: int, limit: int) -> list[object] | None:
+        """The values of a set if they are fewer than `limit`."""
+        ...

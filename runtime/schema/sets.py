@@ -127,6 +127,10 @@ class DocumentSets:
         values = self._alone(lambda: self._counting.values(number, limit))
         return limit if values is None else len(values)
 
+    def few_values(self, number: int, limit: int) -> list[object] | None:
+        """The values of a set if they are fewer than `limit`."""
+        return self._alone(lambda: self._counting.values(number, limit))
+
     def describe(self, number: int) -> list[str]:
         """The pointers of the schemas that hold (or, with "not " in front, do not) in a set."""
         literals = self._literals

@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.store import Bytes, Flags, Int64s
+from treille.runtime.schema.distinct import indispensable
 from treille.runtime.schema.escapes import Ranges, escapable
 from treille.runtime.schema.forms import ArrayForm, Key, ObjectForm, Option, Region, Sets
 from treille.runtime.schema.languages import Languages
@@ -43,12 +44,14 @@ from treille.runtime.schema.numbers import Numbers
 from treille.runtime.schema.options import Layout, Options
 from treille.runtime.schema.possible_objects import fewest_marked
 from treille.runtime.schema.strings import Strings
+from treille.runtime.schema.values import canonical
 
 _WORD_BITS: dict[bool | None, int] = {None: 1, True: 2, False: 4}
 _GAPS = {"compact": gaps.COMPACT, "flexible": gaps.FLEXIBLE, "any": gaps.ANY}
 Values = NDArray[np.int64]
 MAX_NUMBER = (1 << 62) - 1  # bounds past it are as good as none
 _MAX_CONTAINS = 2
+_MAX_MATCHED = 250_000  # places and the values that they have, multiplied
 _EAGER = 32  # sets that are worked out before they are reached
 
 
@@ -276,7 +279,15 @@ class Tables:
 
     def _array(self, form: ArrayForm) -> int:
         _check_counts(form)
-        prefix = self._add([self._options(options) for options in form.prefix])
+        places = list(form.prefix)
+        needed = self._needed_later(form, 0, ()) if form.unique else []
+        if needed:
+            places[0] = tuple(
+                Option(number, option.marks)
+                for option in places[0]
+                if self._sets.num_values(number := self._without(option.value, needed), 1)
+            )
+        prefix = self._add([self._options(options) for options in places])
         bounds = [number for one in form.contains for number in (min(one.low, MAX_NUMBER), _bound(one.high))]
         at = self._add(
             [
@@ -303,6 +314,42 @@ class Tables:
             self._at_least[number] = at_least < limit, at_least
         return count < at_least
 
+    def _without(self, number: int, values: Iterable[object]) -> int:
+        for value in values:
+            number = self._sets.without(number, value)
+        return number
+
+    def _needed_later(self, form: ArrayForm, count: int, before: Sequence[object]) -> list[object]:
+        """The values that the item after `count` others, which are `before`, must leave to those after it, as
+        there would be too few for all that must come. Items that are all of one set need not: it is known
+        that there are enough."""
+        if form.low - count < 2 or count >= len(form.prefix):
+            return []
+        gone = {canonical(value) for value in before}
+        number_of: dict[Hashable, int] = {}
+        known: list[object] = []
+        values: list[list[int]] = []
+        places: list[int] = []
+        size = min(form.low, len(form.prefix))
+        for first, end in (*((place, place + 1) for place in range(count + 1, size)), (size, form.low)):
+            options = form.prefix[first] if first < len(form.prefix) else form.rest
+            lists = [self._sets.few_values(option.value, form.low) for option in options]
+            if end <= first or any(some is None for some in lists):
+                continue  # one of so many is always left
+            row: dict[int, None] = {}
+            for value in (value for some in lists for value in some or ()):
+                key = canonical(value)
+                if key not in gone:
+                    if key not in number_of:
+                        known.append(value)
+                    row[number_of.setdefault(key, len(known) - 1)] = None
+            places += [len(values)] * (end - first)
+            values.append(list(row))
+            if len(places) * sum(map(len, values)) > _MAX_MATCHED:
+                reason = "it takes too much to know which values the first items must leave to later ones"
+                raise UnsupportedConstraint("uniqueItems", "#", reason, field="schema")
+        return [known[number] for number in indispensable(places, values)]
+
     def item_done(self, template: int, count: int, seen: int, value: object) -> int:
         """Where `tables` says which items an array has once one more is there; `count` has it already."""
         form, before = self._array_forms[template], self._seen[seen]
@@ -310,6 +357,7 @@ class Tables:
         values = (*before.values, value)
         left: dict[int, int] = {}
         found = []
+        needed = self._needed_later(form, count, values)
         for option in options:
             number = before.left.get(option.value)
             if number is None:
@@ -317,7 +365,9 @@ class Tables:
                 for one in before.values:
                     number = self._sets.without(number, one)
             number = left[option.value] = self._sets.without(number, value)
-            if self._has_more(option.value, len(values)) or self._sets.num_values(number, 1):
+            number = self._without(number, needed)
+            some = self._has_more(option.value, len(values) + len(needed))
+            if some or self._sets.num_values(number, 1):
                 found.append(Option(number, option.marks))
         at = self._add([0, 0])
         self._tables[at : at + 2] = len(self._seen), self._options(found)

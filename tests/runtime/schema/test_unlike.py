@@ -7,8 +7,11 @@ import json
 import random
 from typing import Any
 
+import jsonschema
 import pytest
 
+from benchmarks.suite_cases import takes
+from treille.runtime.errors import GrammarError
 from treille.runtime.grammar import Vocabulary
 from treille.runtime.schema.accepts import accepts
 from treille.runtime.schema.compile import compile_json_schema
@@ -61,3 +64,35 @@ def test_many_unique_objects_of_many_keys(byte_vocab: Vocabulary) -> None:
             assert matcher.allows(text[-1]) == wanted
             continue
         assert not wanted
+
+
+@pytest.mark.parametrize(
+    ("schema", "never", "texts"),
+    [
+        ({"prefixItems": [{"enum": [1, 2]}, {"const": 1}], "minItems": 2}, ["[1"], ["[2,1]"]),
+        (
+            {"prefixItems": [{"enum": [1, 2, 5]}, {"enum": [2, 3]}, {"enum": [1, 3]}], "minItems": 3},
+            ["[1,3", "[5,3,3"],
+            ["[5,2,3]", "[1,2,3]", "[2,3,1]", "[5,3,1]"],
+        ),
+        (
+            {"prefixItems": [{"enum": ["a", "b", [0]]}, {}], "items": {"enum": ["a", [0]]}, "minItems": 4},
+            ['["a', "[[", '["b","a"', '["b",[0]'],
+            ['["b",1,"a",[0]]', '["b",[],[0],"a"]'],
+        ),
+        ({"prefixItems": [{"enum": [1, 2]}, {"const": 1}]}, [], ["[1]", "[2,1]", "[2]"]),
+    ],
+)
+def test_items_leave_to_later_ones_what_these_need(
+    byte_vocab: Vocabulary, schema: dict[str, Any], never: list[str], texts: list[str]
+) -> None:
+    schema = {"type": "array", "uniqueItems": True, **schema}
+    grammar = compile_json_schema(schema, byte_vocab, whitespace="compact")
+    oracle = jsonschema.Draft202012Validator(schema)
+    for text in texts:
+        assert takes(grammar, text.encode()) == oracle.is_valid(json.loads(text)), text
+    for text in never:
+        matcher = grammar.matcher()
+        with pytest.raises(GrammarError):
+            for byte in text.encode():
+                matcher.accept(byte)

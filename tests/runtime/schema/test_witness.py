@@ -106,6 +106,9 @@ class FakeSets:
         count = len(forms.words) + sum(one.count(limit) for one in forms.numbers)
         return min(limit, count + sum(self._languages.count(one, limit) for one in forms.strings))
 
+    def few_values(self, number: int, limit: int) -> list[object] | None:
+        raise NotImplementedError
+
     def without(self, number: int, value: Any) -> int:
         forms = self._forms[number]
         if value is None or isinstance(value, bool):
