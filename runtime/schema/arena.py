@@ -35,6 +35,7 @@ from treille.runtime.grammar.store import (
     Store,
 )
 from treille.runtime.grammar.vocabulary import Vocabulary
+from treille.runtime.schema.decimals import MAX_DIGITS
 from treille.runtime.schema.expressions import Expressions
 from treille.runtime.schema.machine.beginnings import MAX_CONFIGS
 from treille.runtime.schema.machine.door import (
@@ -232,7 +233,7 @@ class JsonArena:
             row = self._spine.nodes[x]
             items = self._spine.nodes[row[B_COLUMN]]
             text = self._captured(y, int(items[LOW_COLUMN]))
-            value = json.loads(text, parse_float=Decimal)
+            value = _read(text)
             seen = self._tables.item_done(
                 int(row[A_COLUMN]), int(row[LOW_COLUMN]), int(items[A_COLUMN]), value
             )
@@ -258,6 +259,17 @@ class JsonArena:
             node = int(nodes[node, B_COLUMN])
         found.reverse()
         return bytes(found)
+
+
+def _read(text: bytes) -> object:
+    """The value of an item whose array has unique ones."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, ArithmeticError):  # of integers and of exponents
+        reason = f"one of the items has a number of more than {MAX_DIGITS} digits"
+    except RecursionError:
+        reason = "one of the items is nested too deep"
+    raise UnsupportedConstraint("uniqueItems", "#", reason, field="schema")
 
 
 def _of_vocabulary(vocab: Vocabulary, symbols: Flags, room: Int32s) -> dict[str, NDArray[Any]]:
