@@ -2,5 +2,6 @@
 
 from treille.radix.cache import Lease, PrefixCache
 from treille.radix.errors import OutOfPages, PageError, RadixError
+from treille.radix.order import Eviction
 
-__all__ = ["Lease", "OutOfPages", "PageError", "PrefixCache", "RadixError"]
+__all__ = ["Eviction", "Lease", "OutOfPages", "PageError", "PrefixCache", "RadixError"]

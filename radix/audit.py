@@ -71,7 +71,9 @@ def _check_node(node: Node, page_bytes: int) -> None:
 def _check_order(tree: RadixTree, nodes: Sequence[Node]) -> None:
     rank = {node: place for place, node in enumerate(tree.unlocked)}
     if rank.keys() != {node for node in nodes if node.locks == 0 and not isinstance(node, Root)}:
-        raise PageError("the list of unlocked nodes is not the unlocked nodes")
+        raise PageError("the nodes in the order of eviction are not the unlocked nodes")
+    if rank and rank[tree.unlocked.first()] != 0:
+        raise PageError("the order of eviction does not begin with its first node")
     for node, place in rank.items():
         parent = node.parent
         if parent in rank and rank[parent] < place:

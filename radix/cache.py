@@ -15,6 +15,7 @@ from typing import NamedTuple
 from treille.radix.audit import check_tree
 from treille.radix.errors import OutOfPages, PageError
 from treille.radix.node import TOKEN_BYTES, Node, pack
+from treille.radix.order import Eviction
 from treille.radix.pool import PagePool
 from treille.radix.tree import RadixTree
 
@@ -43,22 +44,26 @@ class _Path(NamedTuple):
 
     end: Node
     donor: Node | None
+    priority: int
 
 
 class PrefixCache:
-    """Pages of KV memory, kept by the tokens that led to them; `radix/tree.py` states the eviction order."""
+    """Pages of KV memory, kept by the tokens that led to them; `radix/order.py` states the eviction order."""
 
-    def __init__(self, num_pages: int, page_size: int, *, enabled: bool = True) -> None:
+    def __init__(
+        self, num_pages: int, page_size: int, *, enabled: bool = True, eviction: Eviction = "lru"
+    ) -> None:
         """`num_pages` pages of `page_size` tokens. `enabled=False` keeps nothing: only a pool.
 
-        Raises ValueError unless both numbers are positive.
+        `eviction` is the policy: "lru", "lfu" or "priority". Raises ValueError for another, and unless both
+        numbers are positive.
         """
         if page_size < 1:
             raise ValueError(f"a page holds at least one token, not {page_size}")
         self.page_size = page_size
         self.enabled = enabled
         self._pool = PagePool(num_pages)
-        self._tree = RadixTree(self._pool, page_size)
+        self._tree = RadixTree(self._pool, page_size, eviction)
         self._paths: dict[Lease, _Path] = {}
 
     @property
@@ -104,24 +109,30 @@ class PrefixCache:
         return 0 if found is None else len(found.pages) * self.page_size + found.donor_tokens
 
     def acquire(
-        self, tokens: Sequence[int], *, namespace: Hashable = None, limit: int | None = None
+        self,
+        tokens: Sequence[int],
+        *,
+        namespace: Hashable = None,
+        limit: int | None = None,
+        priority: int = 0,
     ) -> Lease:
         """Lock the longest cached prefix of `tokens`, at most `limit` tokens of it (full pages and partial).
 
         `namespace` keeps apart what must never be shared: a structured key, such as a tuple of model, adapter
-        load and salt, compared with ==. Raises ValueError if `limit` is negative.
+        load and salt, compared with ==. `priority` is what the lease's use of pages counts for where eviction
+        goes by priority. Raises ValueError if `limit` is negative.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")
         query = pack(tokens if limit is None or limit >= len(tokens) else tokens[:limit])
         end, donor, found = self._tree.acquire(namespace, query if self.enabled else b"")
         partial = None if donor is None else (donor.pages[0], found.donor_tokens)
-        return self._lease(tuple(found.pages), partial, end, donor)
+        return self._lease(tuple(found.pages), partial, _Path(end, donor, priority))
 
     def allocate(self, n: int) -> list[int]:
         """`n` pages that the caller owns from now on, in no promised order.
 
-        Evicts the least recently used unlocked pages where too few are free. Raises OutOfPages if that
+        Evicts unlocked pages, in the policy's order, where too few are free. Raises OutOfPages if that
         cannot be enough, ValueError if `n` is negative.
         """
         if n < 0:
@@ -154,23 +165,28 @@ class PrefixCache:
             return lease, list(pages)
         return self._publish(lease, path, new, pages)
 
-    def release(self, lease: Lease, tokens: Sequence[int], pages: Sequence[int]) -> None:
+    def release(
+        self, lease: Lease, tokens: Sequence[int], pages: Sequence[int], *, used: bool = True
+    ) -> None:
         """The sequence is over: `publish`, give a partial last page to the tree too, free the rest, unlock.
 
         Arguments and errors are those of `publish`. To keep nothing of what was computed, pass only
-        the lease's own tokens: tokens[:lease.num_tokens]. With `enabled=False` all pages are freed.
+        the lease's own tokens: tokens[:lease.num_tokens]. `used=False` says that nothing came of the lease,
+        which then counts for age alone, as the copying of a partial page always does. With `enabled=False`
+        all pages are freed.
         """
         path, new = self._checked(lease, tokens, pages)
+        priority = path.priority if used else None
         if self.enabled:
             lease, rest = self._publish(lease, path, new, pages)
             path = self._paths[lease]
             tail = new[len(new) - len(new) % self._tree.page_bytes :]
             if tail:
-                self._tree.insert_tail(path.end, tail, rest.pop(0))
+                self._tree.insert_tail(path.end, tail, rest.pop(0), priority)
             pages = rest
         self._pool.give(pages)
         del self._paths[lease]
-        self._tree.unlock(path.end, None)
+        self._tree.unlock(path.end, None, priority)
 
     def flush(self) -> int:
         """Drop everything that no lease locks; returns how many pages became free."""
@@ -217,16 +233,15 @@ class PrefixCache:
     ) -> tuple[Lease, list[int]]:
         del self._paths[lease]
         if path.donor is not None:
-            self._tree.unlock(path.donor, path.end)
+            self._tree.unlock(path.donor, path.end, None)
         count = len(new) // self._tree.page_bytes
         end, kept = self._tree.insert(path.end, new[: count * self._tree.page_bytes], pages[:count])
-        return self._lease((*lease.pages, *kept), None, end, None), list(pages[count:])
+        lease = self._lease((*lease.pages, *kept), None, _Path(end, None, path.priority))
+        return lease, list(pages[count:])
 
-    def _lease(
-        self, pages: tuple[int, ...], partial: tuple[int, int] | None, end: Node, donor: Node | None
-    ) -> Lease:
+    def _lease(self, pages: tuple[int, ...], partial: tuple[int, int] | None, path: _Path) -> Lease:
         lease = Lease(pages, len(pages) * self.page_size, partial)
-        self._paths[lease] = _Path(end, donor)
+        self._paths[lease] = path
         return lease
 
 

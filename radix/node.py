@@ -12,9 +12,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import NamedTuple
 
 TOKEN_BYTES = array("q").itemsize
+UNUSED = -inf  # the rank of a node that no lease has used to its end
 
 
 def pack(tokens: Sequence[int]) -> bytes:
@@ -43,18 +45,26 @@ class Node:
     """One edge of the tree and what hangs below it.
 
     `tokens` are the packed tokens of `pages`. `locks` counts the leases whose path runs through or ends
-    here, and those whose partial page this is. A lease always ends at the end of an edge.
+    here, and those whose partial page this is. A lease always ends at the end of an edge. `rank` is the
+    order of eviction's.
     """
 
-    __slots__ = ("children", "locks", "order", "pages", "parent", "tokens")
+    __slots__ = ("children", "locks", "order", "pages", "parent", "rank", "tokens")
 
     def __init__(
-        self, parent: Node | None, tokens: bytes | bytearray, pages: list[int], locks: int = 0
+        self,
+        parent: Node | None,
+        tokens: bytes | bytearray,
+        pages: list[int],
+        *,
+        locks: int = 0,
+        rank: float = UNUSED,
     ) -> None:
         self.parent = parent
         self.tokens = bytearray(tokens)
         self.pages = pages
         self.locks = locks
+        self.rank = rank
         self.children: dict[bytes, Node] = {}
         self.order: list[bytes] = []
 
@@ -75,7 +85,7 @@ class Node:
         """
         assert self.parent is not None  # a root has no pages, so no place to cut
         cut = at * page_bytes
-        upper = Node(self.parent, self.tokens[:cut], self.pages[:at], self.locks)
+        upper = Node(self.parent, self.tokens[:cut], self.pages[:at], locks=self.locks, rank=self.rank)
         self.parent.children[bytes(upper.tokens[:page_bytes])] = upper
         self.parent = upper
         self.tokens = self.tokens[cut:]

@@ -1,21 +1,22 @@
 """The radix tree: namespaces, locks, insertion and eviction.
 
 **Order of eviction.** A node is in use while a lease locks it, and was last used when its last lock went.
-Unlocked nodes stand in one list in that order; when a path is unlocked, its end comes first and its
-root last, so a node always stands before its parent and the head of the list is always a leaf. Eviction
-takes pages from the end of the head's edge, as many as are needed, then goes on with the next head.
+Unlocked nodes stand in the order that `order.py` states, in which the first is always a leaf: a node never
+goes before its children. Eviction takes pages from the end of the first node's edge, as many as are needed,
+then goes on with the next. A page costs O(log n) for n nodes at most, O(1) by age alone.
 
 An edge is cut where a lease or another path leaves it, and stays cut: the two parts are of different
-age from then on. So there are at most as many nodes as cached pages, and a sequence alone is one node.
+age and rank from then on. So there are at most as many nodes as cached pages, and a sequence alone is
+one node.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-from treille.radix.node import TOKEN_BYTES, Match, Node, Root, match
+from treille.radix.node import TOKEN_BYTES, UNUSED, Match, Node, Root, match
+from treille.radix.order import Eviction, EvictionOrder
 from treille.radix.pool import PagePool
 
 
@@ -25,12 +26,12 @@ class RadixTree:
     Callers check their arguments; methods here always succeed.
     """
 
-    def __init__(self, pool: PagePool, page_size: int) -> None:
+    def __init__(self, pool: PagePool, page_size: int, eviction: Eviction) -> None:
         self.pool = pool
         self.page_bytes = page_size * TOKEN_BYTES
         self.num_locked = 0
         self.roots: dict[Hashable, Root] = {}
-        self.unlocked: OrderedDict[Node, None] = OrderedDict()
+        self.unlocked = EvictionOrder(eviction)
 
     def find(self, namespace: Hashable, query: bytes) -> Match | None:
         """The longest cached prefix of the packed tokens, or None for an empty namespace. Changes nothing."""
@@ -73,8 +74,9 @@ class RadixTree:
             node = self._append(node, run[known * self.page_bytes :], fresh)
         return node, [*found.pages, *fresh]
 
-    def insert_tail(self, end: Node, tail: bytes, page: int) -> None:
-        """Give an owned, not full page to the tree below the locked node `end`.
+    def insert_tail(self, end: Node, tail: bytes, page: int, priority: int | None) -> None:
+        """Give an owned, not full page to the tree below the locked node `end`, and count the use as
+        `unlock` does.
 
         It is dropped where a sibling begins with the same tokens; that sibling then counts as used now.
         Unlocked tails that it extends are dropped instead.
@@ -84,30 +86,37 @@ class RadixTree:
             self.pool.give([page])
             sibling = self._cut(end.children[end.order[place]], 1)
             self._lock(sibling, end)
-            self.unlock(sibling, end)
+            self.unlock(sibling, end, priority)
             return
         self._drop_covered(end, tail)
         self.pool.adopt([page])
         node = Node(end, tail, [page])
         end.attach(tail, node)
-        self.unlocked[node] = None
+        if priority is not None:
+            self.unlocked.raise_rank(node, priority)
+        self.unlocked.add(node)
 
-    def unlock(self, node: Node, stop: Node | None) -> None:
-        """Take one lock from each node from `node` up to, not including, `stop` (None: up to the root)."""
+    def unlock(self, node: Node, stop: Node | None, priority: int | None) -> None:
+        """Take one lock from each node from `node` up to, not including, `stop` (None: up to the root).
+
+        That counts as a use by a lease of this `priority`; None: as none.
+        """
         at: Node | None = node
         while at is not None and at is not stop:
             at.locks -= 1
+            if priority is not None:
+                self.unlocked.raise_rank(at, priority)
             if at.parent is None:
                 self._prune(at)
             elif at.locks == 0:
                 self.num_locked -= len(at.pages)
-                self.unlocked[at] = None
+                self.unlocked.add(at)
             at = at.parent
 
     def evict(self, num_pages: int) -> None:
         """Free pages in the order stated above; at least as many are unlocked."""
         while num_pages > 0:
-            node = next(iter(self.unlocked))
+            node = self.unlocked.first()
             taken = min(num_pages, len(node.pages))
             num_pages -= taken
             self._trim(node, taken)
@@ -117,8 +126,8 @@ class RadixTree:
         first = run[: self.page_bytes]
         self._drop_covered(end, first)
         self.num_locked += len(pages)
-        if end.locks == 1 and not end.children and end.parent is not None:
-            # Only the caller's lease is here: the edge can grow, and a running sequence stays one node.
+        if end.locks == 1 and end.rank == UNUSED and not end.children and end.parent is not None:
+            # Only the caller's lease was ever here: the edge can grow, and a sequence alone is one node.
             end.tokens += run
             end.pages.extend(pages)
             return end
@@ -141,7 +150,7 @@ class RadixTree:
             return node
         upper = node.split(at, self.page_bytes)
         if upper.locks == 0:
-            self.unlocked[upper] = None
+            self.unlocked.add(upper)
         return upper
 
     def _lock(self, node: Node, stop: Node | None) -> None:
@@ -149,7 +158,7 @@ class RadixTree:
         while at is not None and at is not stop:
             if at.locks == 0 and at.parent is not None:
                 self.num_locked += len(at.pages)
-                del self.unlocked[at]
+                self.unlocked.remove(at)
             at.locks += 1
             at = at.parent
 
@@ -161,9 +170,9 @@ class RadixTree:
             del leaf.pages[keep:]
             del leaf.tokens[keep * self.page_bytes :]
             return
-        del self.unlocked[leaf]
+        self.unlocked.remove(leaf)
         parent = leaf.parent
-        assert parent is not None  # roots are never in the list of unlocked nodes
+        assert parent is not None  # roots never stand in the order of eviction
         parent.detach(bytes(leaf.tokens[: self.page_bytes]))
         self._prune(parent)
 

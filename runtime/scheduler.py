@@ -271,7 +271,7 @@ class Scheduler:
         available = self._cache.num_free + self._cache.num_evictable
         # Every running sequence may want one more page soon: admitting on the last ones would only thrash.
         if count <= 0 or needed + len(self._running) > available:
-            self._cache.release(lease, seq.tokens[: lease.num_tokens], [])
+            self._cache.release(lease, seq.tokens[: lease.num_tokens], [], used=False)
             return None
         pages = self._cache.allocate(needed)
         seq.admit(lease, pages, cached)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from treille.radix import Lease, OutOfPages, PageError, PrefixCache
+from treille.radix import Eviction, Lease, OutOfPages, PageError, PrefixCache
 
 Serve = Callable[..., Lease]
 
@@ -212,3 +212,74 @@ def test_pages_are_counted_once_over_whole_requests() -> None:
     assert cache.flush() == 5
     assert cache.num_free == cache.num_pages
     cache.check()
+
+
+def test_least_frequently_used_goes_first(serve: Serve) -> None:
+    cache = PrefixCache(6, 2, eviction="lfu")
+    for tokens in (A, A, B, B, B, C):
+        serve(cache, tokens)
+    fill(cache)
+    seen = []
+    while cache.num_cached:
+        cache.allocate(1)
+        seen.append(lengths(cache, A, B, C))
+    assert seen == [[6, 4, 0], [4, 4, 0], [2, 4, 0], [0, 4, 0], [0, 2, 0], [0, 0, 0]]
+
+
+def test_what_a_sequence_adds_to_a_frequent_prefix_is_not_frequent(serve: Serve) -> None:
+    cache = PrefixCache(6, 2, eviction="lfu")
+    for tokens in (B, B, B, [*B, 7, 7], C, C):
+        serve(cache, tokens)
+    fill(cache)
+    cache.allocate(1)
+    assert lengths(cache, [*B, 7, 7], C) == [4, 2]
+
+
+def test_a_lease_of_which_nothing_came_does_not_count(serve: Serve) -> None:
+    cache = PrefixCache(6, 2, eviction="lfu")
+    for tokens in (B, C, C):
+        serve(cache, tokens)
+    for _ in range(9):
+        cache.release(cache.acquire(B), B, [], used=False)
+    fill(cache)
+    cache.allocate(1)
+    assert lengths(cache, B, C) == [2, 2]
+
+
+def test_lowest_priority_goes_first_then_the_oldest() -> None:
+    cache = PrefixCache(6, 2, eviction="priority")
+    for tokens, priority in ((A, 1), (B, -1), (C, 1), (A, -7)):
+        lease = cache.acquire(tokens, priority=priority)
+        cache.release(lease, tokens, cache.allocate((len(tokens) - lease.num_tokens) // 2))
+    fill(cache)
+    seen = []
+    while cache.num_cached:
+        cache.allocate(1)
+        seen.append(lengths(cache, A, B, C))
+    assert seen == [[6, 2, 2], [6, 0, 2], [6, 0, 0], [4, 0, 0], [2, 0, 0], [0, 0, 0]]
+
+
+def test_a_hot_prefix_of_a_small_priority_keeps_its_children_before_it(serve: Serve) -> None:
+    """A child of a high priority lifts all above it."""
+    cache = PrefixCache(6, 2, eviction="priority")
+    serve(cache, C)
+    lease = cache.acquire([*C, 8, 8], priority=3)
+    cache.release(lease, [*C, 8, 8], cache.allocate(1))
+    serve(cache, B)
+    fill(cache)
+    cache.allocate(2)
+    assert lengths(cache, [*C, 8, 8], B) == [4, 0]
+
+
+@pytest.mark.parametrize("policy", ["LRU", "", "random"])
+def test_a_policy_that_does_not_exist_is_refused(policy: Eviction) -> None:
+    with pytest.raises(ValueError, match="lru, lfu, priority"):
+        PrefixCache(6, 2, eviction=policy)
+
+
+def test_ranks_that_nobody_has_are_forgotten(serve: Serve) -> None:
+    """The order of eviction does not grow with the number of uses."""
+    cache = PrefixCache(6, 2, eviction="lfu")
+    for _ in range(2000):
+        serve(cache, C)
+    assert len(cache._tree.unlocked._heap) < 50

@@ -67,11 +67,14 @@ def first_child(tree: RadixTree) -> Node:
 
 
 def no_order(tree: RadixTree) -> None:
-    tree.unlocked.clear()
+    for node in list(tree.unlocked):
+        tree.unlocked.remove(node)
 
 
 def wrong_order(tree: RadixTree) -> None:
-    tree.unlocked.move_to_end(next(reversed(tree.unlocked)), last=False)
+    for node in reversed(list(tree.unlocked)):
+        tree.unlocked.remove(node)
+        tree.unlocked.add(node)
 
 
 def lost_page(tree: RadixTree) -> None:
@@ -103,7 +106,7 @@ def lost_lock(tree: RadixTree) -> None:
 
 
 def wrong_parent(tree: RadixTree) -> None:
-    next(reversed(tree.unlocked)).parent = tree.roots[None]
+    list(tree.unlocked)[-1].parent = tree.roots[None]
 
 
 def unsorted_keys(tree: RadixTree) -> None:

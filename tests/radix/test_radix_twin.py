@@ -6,6 +6,7 @@ and the tokens in it. So a page that is lent for the wrong prefix is caught, wha
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from treille.radix import Lease, OutOfPages, PageError, PrefixCache
+from treille.radix import Eviction, Lease, OutOfPages, PageError, PrefixCache
 
 Prefix = tuple[object, tuple[int, ...]]  # namespace, all tokens up to the end of a page
 
@@ -27,13 +28,15 @@ class Entry:
     page: int
     locks: int = 0
     last_used: int = 0
+    uses: list[int] = field(default_factory=list)  # the priority of each lease that used it
 
 
 class Twin:
     """What is cached, page by page, with the rules of the contract written out plainly."""
 
-    def __init__(self, num_pages: int, page_size: int) -> None:
+    def __init__(self, num_pages: int, page_size: int, eviction: Eviction = "lru") -> None:
         self.page_size = page_size
+        self.eviction = eviction
         self.free = num_pages
         self.owned: set[int] = set()
         self.cached: dict[Prefix, Entry] = {}
@@ -73,8 +76,9 @@ class Twin:
     def lock(self, prefix: Prefix) -> None:
         self.cached[prefix].locks += 1
 
-    def unlock(self, prefix: Prefix) -> None:
+    def unlock(self, prefix: Prefix, *uses: int) -> None:
         entry = self.cached[prefix]
+        entry.uses += uses
         entry.locks -= 1
         if entry.locks == 0:
             entry.last_used = self.clock
@@ -82,14 +86,19 @@ class Twin:
     def evictable(self) -> int:
         return sum(entry.locks == 0 for entry in self.cached.values())
 
+    def rank(self, entry: Entry) -> float:
+        if self.eviction == "lfu":
+            return len(entry.uses)
+        return max(entry.uses, default=-math.inf) if self.eviction == "priority" else 0
+
     def evict(self, count: int) -> None:
         for _ in range(count):
             leaves = [
-                (entry.last_used, -len(prefix[1]), prefix)
+                (self.rank(entry), entry.last_used, -len(prefix[1]), prefix)
                 for prefix, entry in self.cached.items()
                 if entry.locks == 0 and not self.siblings(prefix)
             ]
-            self.drop(min(leaves)[2])
+            self.drop(min(leaves)[3])
 
     def drop(self, prefix: Prefix) -> None:
         assert self.cached[prefix].locks == 0
@@ -120,7 +129,7 @@ class Twin:
                 self.add(prefix, page)
             self.lock(prefix)
 
-    def add_tail(self, prefix: Prefix, page: int) -> None:
+    def add_tail(self, prefix: Prefix, page: int, *uses: int) -> None:
         namespace, tokens = prefix
         parent = (namespace, tokens[: len(tokens) // self.page_size * self.page_size])
         longer = [p for p in self.siblings(parent) if p[1][: len(tokens)] == tokens]
@@ -128,9 +137,11 @@ class Twin:
         if longer:
             self.give(page)
             self.lock(longer[0])
-            self.unlock(longer[0])
+            self.unlock(longer[0], *uses)
         else:
-            self.add(prefix, page).last_used = self.clock
+            entry = self.add(prefix, page)
+            entry.last_used = self.clock
+            entry.uses += uses
 
 
 @dataclass
@@ -142,6 +153,7 @@ class Running:
     lease: Lease
     donor: Prefix | None
     computed: int
+    priority: int
     pages: list[int] = field(default_factory=list)
 
     @property
@@ -159,16 +171,19 @@ TOKENS = st.builds(
 )
 NAMESPACES = st.sampled_from([None, None, None, "a", ("a",)])
 PICK = st.integers(0, 7)
+PRIORITIES = st.sampled_from([0, 0, 0, 1, -1, 5])
 
 
 class CacheMachine(RuleBasedStateMachine):
     """One scheduler's thread: sequences start, compute, publish and end in any order."""
 
+    eviction: Eviction = "lru"
+
     @initialize(num_pages=st.integers(4, 24), page_size=st.integers(1, 4))
     def build(self, num_pages: int, page_size: int) -> None:
         self.size = page_size
-        self.cache = PrefixCache(num_pages, page_size)
-        self.twin = Twin(num_pages, page_size)
+        self.cache = PrefixCache(num_pages, page_size, eviction=self.eviction)
+        self.twin = Twin(num_pages, page_size, self.eviction)
         self.running: list[Running] = []
         self.spare: list[int] = []
         self.written: dict[int, Prefix] = {}
@@ -203,13 +218,13 @@ class CacheMachine(RuleBasedStateMachine):
                 end = min(start + self.size, seq.computed)
                 self.written[page] = (seq.namespace, seq.known[:end])
 
-    @rule(namespace=NAMESPACES, tokens=TOKENS, limit=st.none() | st.integers(0, 14))
-    def start(self, namespace: object, tokens: tuple[int, ...], limit: int | None) -> None:
+    @rule(namespace=NAMESPACES, tokens=TOKENS, limit=st.none() | st.integers(0, 14), priority=PRIORITIES)
+    def start(self, namespace: object, tokens: tuple[int, ...], limit: int | None, priority: int) -> None:
         expected = self.twin.lookup(namespace, tokens[:limit])
-        lease = self.cache.acquire(tokens, namespace=namespace, limit=limit)
+        lease = self.cache.acquire(tokens, namespace=namespace, limit=limit, priority=priority)
         assert lease.num_cached_tokens == expected
         assert lease.num_tokens == len(lease.pages) * self.size == expected // self.size * self.size
-        seq = Running(namespace, tokens, lease, None, lease.num_tokens)
+        seq = Running(namespace, tokens, lease, None, lease.num_tokens, priority)
         for prefix, page in zip(self.twin.up_to(seq.path), lease.pages, strict=True):
             assert self.written[page] == prefix
             self.twin.lock(prefix)
@@ -223,13 +238,13 @@ class CacheMachine(RuleBasedStateMachine):
             self.twin.lock(content)
         self.running.append(seq)
 
-    @rule(namespace=NAMESPACES, tokens=TOKENS, slack=st.integers(0, 2))
-    def serve(self, namespace: object, tokens: tuple[int, ...], slack: int) -> None:
+    @rule(namespace=NAMESPACES, tokens=TOKENS, slack=st.integers(0, 2), priority=PRIORITIES)
+    def serve(self, namespace: object, tokens: tuple[int, ...], slack: int, priority: int) -> None:
         """A whole life in one step; short of pages it gives up what it has."""
-        self.start(namespace, tokens, max(len(tokens) - slack, 0))
+        self.start(namespace, tokens, max(len(tokens) - slack, 0), priority)
         self.compute(len(self.running) - 1, (), len(tokens), surplus=False)
         self.publish(len(self.running) - 1)
-        self.release(len(self.running) - 1, keep=True, tokens=list)
+        self.release(len(self.running) - 1, keep=True, used=True, tokens=list)
 
     @precondition(lambda self: self.running)
     @rule(pick=PICK, more=TOKENS, count=st.integers(1, 12), surplus=st.booleans())
@@ -272,22 +287,25 @@ class CacheMachine(RuleBasedStateMachine):
         self.twin.publish(old, new, pages)
 
     @precondition(lambda self: self.running)
-    @rule(pick=PICK, keep=st.booleans(), tokens=st.sampled_from([list, tuple]))
-    def release(self, pick: int, keep: bool, tokens: Callable[[tuple[int, ...]], list[int]]) -> None:
+    @rule(pick=PICK, keep=st.booleans(), used=st.booleans(), tokens=st.sampled_from([list, tuple]))
+    def release(
+        self, pick: int, keep: bool, used: bool, tokens: Callable[[tuple[int, ...]], list[int]]
+    ) -> None:
         """End a sequence; `keep=False` gives the tree nothing of it."""
         seq = self.running.pop(pick % len(self.running))
         computed = seq.computed if keep else seq.lease.num_tokens
-        self.cache.release(seq.lease, tokens(seq.known[:computed]), seq.pages)
+        self.cache.release(seq.lease, tokens(seq.known[:computed]), seq.pages, used=used)
+        uses = [seq.priority] if used else []
         count, tail = divmod(computed - seq.lease.num_tokens, self.size)
         self.move(seq, seq.path, seq.pages[:count])
         rest = seq.pages[count:]
         if tail:
-            self.twin.add_tail((seq.namespace, seq.known[:computed]), rest.pop(0))
+            self.twin.add_tail((seq.namespace, seq.known[:computed]), rest.pop(0), *uses)
         for page in rest:
             self.twin.give(page)
         self.twin.tick()
         for prefix in self.twin.up_to((seq.namespace, seq.known[:computed])):
-            self.twin.unlock(prefix)
+            self.twin.unlock(prefix, *uses)
         self.refuses(PageError, lambda: self.cache.release(seq.lease, seq.known[:computed], []))
 
     @rule(count=st.integers(0, 6))
@@ -363,7 +381,7 @@ class CacheMachine(RuleBasedStateMachine):
         if not hasattr(self, "cache"):
             return
         while self.running:
-            self.release(0, True, list)
+            self.release(0, True, True, list)
             self.is_the_twin()
         self.cache.free(self.spare)
         self.cache.flush()
@@ -371,17 +389,31 @@ class CacheMachine(RuleBasedStateMachine):
         assert self.cache.num_free == self.cache.num_pages
 
 
-TestCache = CacheMachine.TestCase
-TestCache.settings = settings(
+class FrequencyMachine(CacheMachine):
+    eviction: Eviction = "lfu"
+
+
+class PriorityMachine(CacheMachine):
+    eviction: Eviction = "priority"
+
+
+LONG = settings(
     max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+TestCache = CacheMachine.TestCase
+TestCache.settings = LONG
+TestFrequency = FrequencyMachine.TestCase
+TestFrequency.settings = LONG
+TestPriority = PriorityMachine.TestCase
+TestPriority.settings = LONG
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_long_lives(seed: int) -> None:
+@pytest.mark.parametrize("kind", [CacheMachine, FrequencyMachine, PriorityMachine])
+@pytest.mark.parametrize("seed", range(4))
+def test_long_lives(seed: int, kind: type[CacheMachine]) -> None:
     """The same machine for many steps in a larger pool, driven by plain chance."""
     rng = random.Random(seed)
-    machine = CacheMachine()
+    machine = kind()
     machine.build(rng.randint(30, 60), rng.randint(2, 4))
 
     def tokens() -> tuple[int, ...]:
@@ -394,7 +426,7 @@ def test_long_lives(seed: int) -> None:
     for _ in range(250):
         namespace = rng.choice([None, None, "a"])
         if len(machine.running) < rng.randint(0, 8):
-            machine.start(namespace, tokens(), rng.choice([None, rng.randint(0, 14)]))
+            machine.start(namespace, tokens(), rng.choice([None, rng.randint(0, 14)]), rng.randint(-1, 2))
         if machine.running:
             step = rng.randint(0, 9)
             pick = rng.randrange(len(machine.running))
@@ -403,8 +435,8 @@ def test_long_lives(seed: int) -> None:
             elif step < 8:
                 machine.publish(pick)
             else:
-                machine.release(pick, rng.random() < 0.9, tuple)
-        machine.serve(namespace, tokens(), rng.randint(0, 2))
+                machine.release(pick, rng.random() < 0.9, rng.random() < 0.9, tuple)
+        machine.serve(namespace, tokens(), rng.randint(0, 2), rng.randint(-1, 2))
         machine.lookup(namespace, tokens())
         machine.is_the_twin()
     machine.teardown()
