@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import Container
 
 from treille.runtime.errors import InvalidRequest
-from treille.runtime.types import Request, ScoreRequest
+from treille.runtime.types import MAX_SALT, Request, ScoreRequest
 
 # A request id may not come twice: so many of the latest are remembered.
 MAX_REMEMBERED_IDS = 65_536
 MAX_ID_LENGTH = 256
 MAX_CONTINUATIONS = 4096
+MAX_PRIORITY = 2**31 - 1
 
 
 def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_len: int) -> None:
@@ -35,6 +36,13 @@ def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_l
             )
         if not all(isinstance(i, int) and 0 <= i < num_tokens for i in ids):
             raise InvalidRequest(f"token ids must be from 0 to {num_tokens - 1}", field="prompt")
+    check_salt(request.cache_salt)
+    priority = request.priority
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
+        raise InvalidRequest(
+            f"priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.80}",
+            field="priority",
+        )
     length = len(request.prompt_ids) + max(map(len, texts[1:]), default=0)
     wants_room = isinstance(request, Request) and request.params.max_tokens > 0
     if length + wants_room > max_seq_len:
@@ -49,6 +57,14 @@ def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_l
             raise InvalidRequest(
                 f"logit_bias names token {worst}; ids end at {num_tokens - 1}", field="logit_bias"
             )
+
+
+def check_salt(salt: str | None) -> None:
+    """Raise InvalidRequest for what is no `cache_salt`."""
+    if salt is not None and not (isinstance(salt, str) and 0 < len(salt) <= MAX_SALT):
+        raise InvalidRequest(
+            f"cache_salt must be text of 1 to {MAX_SALT} characters, or None", field="cache_salt"
+        )
 
 
 class RequestIds:

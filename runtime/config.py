@@ -10,6 +10,7 @@ from typing import get_args
 
 import torch
 
+from treille.radix.order import Eviction
 from treille.runtime.errors import InvalidRequest, ModelError
 from treille.runtime.models.config import ModelConfig
 from treille.runtime.scheduler import SchedulePolicy
@@ -32,6 +33,7 @@ class EngineConfig:
     page_size: int
     enable_prefix_caching: bool
     schedule_policy: SchedulePolicy
+    eviction: Eviction
     jump_forward: bool
     seed: int
 
@@ -54,6 +56,7 @@ def resolve_config(
     page_size: int,
     enable_prefix_caching: bool,
     schedule_policy: str,
+    eviction: str,
     jump_forward: bool,
     seed: int,
 ) -> EngineConfig:
@@ -114,9 +117,19 @@ def resolve_config(
         page_size=page_size,
         enable_prefix_caching=enable_prefix_caching,
         schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
+        eviction=_eviction(eviction),
         jump_forward=jump_forward,
         seed=seed,
     )
+
+
+def _eviction(name: str) -> Eviction:
+    for policy in get_args(Eviction):
+        if name == policy:
+            found: Eviction = policy
+            return found
+    names = ", ".join(get_args(Eviction))
+    raise InvalidRequest(f"eviction must be one of {names}, not {name!r}", field="eviction")
 
 
 def parse_bytes(text: int | str) -> int:

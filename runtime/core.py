@@ -6,7 +6,7 @@ A step is: plan, fill masks, forward, sample, commit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ from treille.runtime.runner import ModelRunner
 from treille.runtime.sampling import Sampled, SampleRow, sample
 from treille.runtime.scheduler import Chunk, Scheduler, StepPlan
 from treille.runtime.sequence import Kind, Sequence
-from treille.runtime.types import Event, Request, ScoreRequest
+from treille.runtime.types import Event, Namespace, Request, ScoreRequest
 
 MASK_WORKERS = min(8, os.cpu_count() or 1)
 # Samples of one request draw from streams of their own: seeds this far apart do not meet by counting.
@@ -66,9 +66,15 @@ class EngineCore:
         """`index` gives the index of the tokenizer's tokens; it is asked for when a constraint wants it."""
         self.config = config
         self.counters = Counters()
+        self._model_name = loaded.name
         self._tokenizer = loaded.tokenizer
         self._num_tokens = min(loaded.tokenizer.vocab_size, loaded.config.vocab_size)
-        self.cache = PrefixCache(config.num_pages, config.page_size, enabled=config.enable_prefix_caching)
+        self.cache = PrefixCache(
+            config.num_pages,
+            config.page_size,
+            enabled=config.enable_prefix_caching,
+            eviction=config.eviction,
+        )
         self.scheduler = Scheduler(
             self.cache,
             max_num_seqs=config.max_num_seqs,
@@ -94,6 +100,10 @@ class EngineCore:
     def busy(self) -> bool:
         """Whether any accepted request is not over."""
         return bool(self._groups)
+
+    def namespace(self, salt: str | None) -> Namespace:
+        """Where prefixes of requests with this salt are kept."""
+        return Namespace(model=self._model_name, salt=salt)
 
     def add(
         self,
@@ -121,8 +131,10 @@ class EngineCore:
         self._groups[request_id] = group
         self.counters.requests += 1
         self.counters.prompt_tokens += len(request.prompt_ids)
-        make = self._maker(request_id, seed)
-        num_cached = self.cache.lookup(request.prompt_ids[: len(request.prompt_ids) - start.num_taken])
+        namespace = self.namespace(request.cache_salt)
+        make = self._maker(request_id, seed, namespace, request.priority)
+        prompt_ids = request.prompt_ids[: len(request.prompt_ids) - start.num_taken]
+        num_cached = self.cache.lookup(prompt_ids, namespace=namespace)
         try:
             seqs = group.open(make, num_cached=num_cached, share=self.config.enable_prefix_caching)
         except Exception as error:
@@ -194,7 +206,9 @@ class EngineCore:
         group = self._groups[seq.request_id]
         self.scheduler.finish(seq)
         try:
-            branches = group.prefilled(seq, self._maker(seq.request_id, seq.seed))
+            branches = group.prefilled(
+                seq, self._maker(seq.request_id, seq.seed, seq.namespace, seq.priority)
+            )
         except Exception as error:
             self._fail(group, error)
             return
@@ -293,7 +307,9 @@ class EngineCore:
             banned=tuple(banned),
         )
 
-    def _maker(self, request_id: str, seed: int) -> Callable[..., Sequence]:
+    def _maker(
+        self, request_id: str, seed: int, namespace: Hashable, priority: int
+    ) -> Callable[..., Sequence]:
         def make(
             kind: Kind,
             prompt: tuple[int, ...],
@@ -313,6 +329,8 @@ class EngineCore:
                 seed=(seed + index * SEED_STRIDE) % 2**64,
                 matcher=matcher,
                 max_pages=self.config.max_pages,
+                namespace=namespace,
+                priority=priority,
             )
 
         return make

@@ -46,7 +46,9 @@ class Engine:
     the device is fast at). `max_seq_len` limits prompt and output together, in tokens; `max_num_seqs` and
     `max_batched_tokens` limit one step; `max_queued` is how many requests may wait beyond those that run;
     `kv_memory` sizes the KV pool in bytes or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
-    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `jump_forward` adds text that
+    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `eviction` says which
+    cached prefixes go first where memory is short: those used longest ago ("lru"), least often ("lfu") or by
+    requests of the lowest priority ("priority"; then the oldest). `jump_forward` adds text that
     a constraint leaves no choice about without sampling it (`forced.py` says what that keeps). `seed`
     makes requests that bring no seed of their own reproducible, in order of submission. `compile` takes
     the place of `compile_constraint`, for tests.
@@ -69,6 +71,7 @@ class Engine:
         page_size: int = 16,
         enable_prefix_caching: bool = True,
         schedule_policy: str = "lpm",
+        eviction: str = "lru",
         jump_forward: bool = True,
         seed: int = 0,
         compile: Compile | None = None,
@@ -94,6 +97,7 @@ class Engine:
             page_size=page_size,
             enable_prefix_caching=enable_prefix_caching,
             schedule_policy=schedule_policy,
+            eviction=eviction,
             jump_forward=jump_forward,
             seed=seed,
         )

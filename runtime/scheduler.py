@@ -7,7 +7,7 @@ tokens, and a step computes some of the difference. Nothing here knows the model
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -168,7 +168,9 @@ class Scheduler:
         size, tokens = self._cache.page_size, seq.tokens[: lease.num_tokens]
         seq.truncate(num_tokens)
         # The old lease holds those pages while the new one takes them.
-        shorter = self._cache.acquire(tokens[: num_tokens // size * size])
+        shorter = self._cache.acquire(
+            tokens[: num_tokens // size * size], namespace=seq.namespace, priority=seq.priority
+        )
         owned = seq.drop_owned(0)
         seq.shorten(shorter)
         self._cache.release(lease, tokens, [])
@@ -255,7 +257,10 @@ class Scheduler:
         if not self._waiting or len(self._running) >= self._max_num_seqs or draft.budget <= 0:
             return []
         window = [seq for seq, _ in zip(self._waiting, range(LPM_WINDOW), strict=False)]
-        found = [(seq, min(self._cache.lookup(seq.tokens), seq.reuse_limit)) for seq in window]
+        found = [
+            (seq, min(self._cache.lookup(seq.tokens, namespace=seq.namespace), seq.reuse_limit))
+            for seq in window
+        ]
         for seq in window:
             seq.passed_over += 1
         if self._policy == "lpm" and window[0].passed_over <= MAX_PASSED_OVER:
@@ -264,7 +269,9 @@ class Scheduler:
 
     def _start(self, seq: Sequence, draft: _Draft) -> Chunk | None:
         """Admit one sequence with its first chunk; None, and nothing changed, where pages are short."""
-        lease = self._cache.acquire(seq.tokens, limit=seq.reuse_limit)
+        lease = self._cache.acquire(
+            seq.tokens, namespace=seq.namespace, limit=seq.reuse_limit, priority=seq.priority
+        )
         cached = lease.num_cached_tokens
         count = draft.room(seq, seq.target - cached)
         needed = self._pages(cached + count) - len(lease.pages)
@@ -278,13 +285,13 @@ class Scheduler:
         copy = (lease.partial[0], pages[0]) if lease.partial else None
         return Chunk(seq, cached, count, seq.logit_rows(count), copy)
 
-    def _next_page(self, seq: Sequence, num_reused: int) -> tuple[int, tuple[int, ...]] | None:
+    def _next_page(self, seq: Sequence, num_reused: int) -> tuple[Hashable, int, tuple[int, ...]] | None:
         """The first page of a sequence that is not cached yet, if its known tokens fill one."""
         size = self._cache.page_size
         start = num_reused // size * size
         if start + size > seq.reuse_limit:
             return None
-        return start, tuple(seq.tokens[start : start + size])
+        return seq.namespace, start, tuple(seq.tokens[start : start + size])
 
     def _leave(self, seq: Sequence, status: Status, *, keep: int) -> None:
         tokens = seq.tokens[:keep]

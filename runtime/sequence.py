@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import Enum
 
 import numpy as np
@@ -39,6 +39,7 @@ class Sequence:
 
     Only the scheduler calls the methods that change a sequence; each checks the state it starts from
     and raises RuntimeError for a wrong one. `tokens` is `prompt_ids` and then `output_ids`;
+    `namespace` and `priority` are those of its prefixes in the cache.
     `num_taken_back` counts the tokens that once were in it and were replaced.
     """
 
@@ -48,6 +49,7 @@ class Sequence:
         "kind",
         "lease",
         "matcher",
+        "namespace",
         "num_computed",
         "num_pages",
         "num_prompt",
@@ -57,6 +59,7 @@ class Sequence:
         "page_row",
         "params",
         "passed_over",
+        "priority",
         "prompt_ids",
         "request_id",
         "seed",
@@ -76,6 +79,8 @@ class Sequence:
         seed: int,
         matcher: TextMatcher | None,
         max_pages: int,
+        namespace: Hashable = None,
+        priority: int = 0,
     ) -> None:
         self.request_id = request_id
         self.index = index
@@ -87,6 +92,8 @@ class Sequence:
         self.params = params
         self.seed = seed
         self.matcher = matcher
+        self.namespace = namespace
+        self.priority = priority
         self.status = Status.WAITING
         self.num_computed = 0
         self.num_taken_back = 0

@@ -9,30 +9,52 @@ from typing import Literal
 from treille.runtime.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort"]
+MAX_SALT = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """What tells apart prefixes of equal tokens: each is found only by requests of its own namespace.
+
+    `adapter` is the number of a load of an adapter, new each time that files are read (there are none yet);
+    `salt` is the request's `cache_salt`. Fields are compared one by one: no salt equals a name of ours.
+    """
+
+    model: str
+    adapter: int | None = None
+    salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Sample `params.n` continuations of a prompt. `max_tokens=0` only fills the prefix cache.
 
-    `request_id` must be new to the engine; None lets the engine name it.
+    `request_id` must be new to the engine; None lets the engine name it. Requests share cached prefixes
+    with those of the same `cache_salt` only (1 to MAX_SALT characters, or None), so that tenants with
+    salts of their own cannot find out what others asked. Where eviction goes by priority, prefixes of a
+    higher `priority` stay longer.
     """
 
     prompt_ids: tuple[int, ...]
     params: SamplingParams
     request_id: str | None = None
+    cache_salt: str | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRequest:
     """Log-probabilities of each of several continuations of one prompt, in one extend.
 
-    `prompt_ids` holds at least one token; each continuation at least one.
+    `prompt_ids` holds at least one token; each continuation at least one. `cache_salt` and `priority` are
+    a Request's.
     """
 
     prompt_ids: tuple[int, ...]
     continuations: tuple[tuple[int, ...], ...]
     request_id: str | None = None
+    cache_salt: str | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,9 @@ def serve(
     schedule_policy: Annotated[
         str, typer.Option(help="lpm (longest cached prefix first) or fcfs (oldest first).")
     ] = "lpm",
+    eviction: Annotated[
+        str, typer.Option(help="What leaves a full cache first: lru, lfu or priority.")
+    ] = "lru",
     seed: Annotated[int, typer.Option(help="Seed for requests that bring none.")] = 0,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "info",
 ) -> None:
@@ -175,6 +178,7 @@ def serve(
         "page_size": page_size,
         "enable_prefix_caching": prefix_caching,
         "schedule_policy": schedule_policy,
+        "eviction": eviction,
         "seed": seed,
     }
     _implementation("cli_serve").serve(

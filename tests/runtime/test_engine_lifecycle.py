@@ -197,6 +197,8 @@ class TestArguments:
             {"max_seq_len": 1},
             {"max_seq_len": 5000},
             {"schedule_policy": "random"},
+            {"eviction": "fifo"},
+            {"eviction": None},
             {"kv_memory": "lots"},
             {"kv_memory": 0},
             {"max_queued": -1},

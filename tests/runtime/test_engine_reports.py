@@ -164,6 +164,7 @@ class Steps:
             kv_memory=40 * 4 * 64,
             enable_prefix_caching=True,
             schedule_policy="lpm",
+            eviction="lru",
             jump_forward=True,
             **(fixed | settings),
         )
@@ -223,7 +224,7 @@ class TestB36:
         steps.add("edge", [9] * 8, max_tokens=5, ignore_eos=True)  # 12 of its 13 tokens are computed
         steps.finish()
         (edge,) = steps.of("edge")
-        assert len(edge.tokens) == 13 and steps.core.cache.lookup(edge.tokens) == 12
+        assert len(edge.tokens) == 13 and steps.core.cache.lookup(edge.tokens, namespace=edge.namespace) == 12
         self.restored(steps)
 
     @pytest.mark.parametrize("params", [{}, {"n": 3}])

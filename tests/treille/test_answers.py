@@ -112,7 +112,13 @@ def test_sampling_fields_reach_the_engine(serve_fake) -> None:
         "stop_regex": "x+",
         "choices": ["a", "b"],
     }
-    more = {"stop": "zz", "stop_token_ids": [1, 2], "logit_bias": {"5": -100}, "n": 2}
+    more = {
+        "stop": "zz",
+        "stop_token_ids": [1, 2],
+        "logit_bias": {"5": -100},
+        "n": 2,
+        "cache_salt": "tenant 7",
+    }
     with live.http() as client:
         for body in ({"prompt": "a"}, {"messages": HELLO}):
             route = "completions" if "prompt" in body else "chat/completions"
@@ -122,6 +128,7 @@ def test_sampling_fields_reach_the_engine(serve_fake) -> None:
         assert found == {**fields, "choices": ("a", "b")}
         assert request.params.stop == ("zz",) and request.params.stop_token_ids == (1, 2)
         assert request.params.logit_bias == {5: -100} and request.params.n == 2
+        assert request.cache_salt == "tenant 7"
 
 
 def test_no_tokens_at_all(plain) -> None:

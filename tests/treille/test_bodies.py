@@ -148,6 +148,9 @@ def test_values_that_ask_for_nothing_are_fine(post: Post) -> None:
         ("regex", "[\ud800]", "regex"),
         ("choices", ["\ud800"], "choices"),
         ("stop", "\ud800", "stop"),
+        ("cache_salt", "", "cache_salt"),
+        ("cache_salt", "x" * 257, "cache_salt"),
+        ("cache_salt", 7, "cache_salt"),
     ],
 )
 def test_values_out_of_range_name_their_field(post: Post, field: str, value: object, param: str) -> None:

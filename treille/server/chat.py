@@ -64,7 +64,8 @@ class _Handler:
     async def _answer(self, request: Request) -> Response:
         check_model(self._service, self._body.model)
         prompt_ids = await anyio.to_thread.run_sync(self._encode)
-        job = Job.submit(self._service.engine, [prompt_ids], self._params(len(prompt_ids)))
+        params = self._params(len(prompt_ids))
+        job = Job.submit(self._service.engine, [prompt_ids], params, cache_salt=self._body.cache_salt)
         if self._body.stream:
             return await start_stream(request.receive, job, self._frames(job))
         whole = await collect(request.receive, job, job.outcome())

@@ -55,7 +55,7 @@ class _Handler:
         check_model(self._service, self._body.model)
         params = self._params()
         prompts = await anyio.to_thread.run_sync(self._prompts)
-        job = Job.submit(self._service.engine, prompts, params)
+        job = Job.submit(self._service.engine, prompts, params, cache_salt=self._body.cache_salt)
         if self._body.stream:
             return await start_stream(request.receive, job, self._frames(job))
         whole = await collect(request.receive, job, job.outcome())

@@ -54,12 +54,20 @@ class Job:
         self._samples = samples
 
     @classmethod
-    def submit(cls, engine: ServingEngine, prompts: Sequence[tuple[int, ...]], params: SamplingParams) -> Job:
+    def submit(
+        cls,
+        engine: ServingEngine,
+        prompts: Sequence[tuple[int, ...]],
+        params: SamplingParams,
+        *,
+        cache_salt: str | None = None,
+    ) -> Job:
         """Hand all prompts to the engine, or none: raises what `engine.submit` raises."""
         streams: list[ServingStream] = []
         try:
             for prompt_ids in prompts:
-                streams.append(engine.submit(Request(prompt_ids=prompt_ids, params=params)))
+                request = Request(prompt_ids=prompt_ids, params=params, cache_salt=cache_salt)
+                streams.append(engine.submit(request))
         except Exception:
             cls(streams, params.n).abort()
             raise

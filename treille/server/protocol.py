@@ -32,6 +32,7 @@ from treille.runtime.params import (
     MAX_TOP_LOGPROBS,
     SamplingParams,
 )
+from treille.runtime.types import MAX_SALT
 from treille.server.response_format import ResponseFormat, Schema, Whitespace
 
 MAX_PROMPTS = 1024
@@ -173,6 +174,7 @@ class GenerationBody(_Strict):
     escapes: str | None = None
     grammar: Text | None = None
     heal: bool | None = None
+    cache_salt: Annotated[Text, Field(min_length=1, max_length=MAX_SALT)] | None = None
 
     @model_validator(mode="after")
     def _check_stream(self) -> GenerationBody:
