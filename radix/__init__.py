@@ -1,7 +1,7 @@
 """The prefix cache: a radix tree over token ids that owns KV pages."""
 
-from treille.radix.cache import Lease, PrefixCache
-from treille.radix.errors import OutOfPages, PageError, RadixError
+from treille.radix.cache import Lease, Pin, PrefixCache
+from treille.radix.errors import OutOfPages, PageError, PinLimit, RadixError
 from treille.radix.order import Eviction
 
-__all__ = ["Eviction", "Lease", "OutOfPages", "PageError", "PrefixCache", "RadixError"]
+__all__ = ["Eviction", "Lease", "OutOfPages", "PageError", "Pin", "PinLimit", "PrefixCache", "RadixError"]

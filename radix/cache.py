@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treille.radix.audit import check_tree
-from treille.radix.errors import OutOfPages, PageError
+from treille.radix.errors import OutOfPages, PageError, PinLimit
 from treille.radix.node import TOKEN_BYTES, Node, pack
 from treille.radix.order import Eviction
 from treille.radix.pool import PagePool
@@ -39,6 +39,23 @@ class Lease:
         return self.num_tokens + (self.partial[1] if self.partial else 0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pin:
+    """A locked path that no sequence uses: its `num_tokens` tokens stay cached until `unpin`."""
+
+    lease: Lease
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it keeps, from the start."""
+        return self.lease.num_cached_tokens
+
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """The pages that hold them."""
+        return self.lease.pages + (() if self.lease.partial is None else (self.lease.partial[0],))
+
+
 class _Path(NamedTuple):
     """Where a living lease ends, and the one-page node of its partial page."""
 
@@ -51,12 +68,19 @@ class PrefixCache:
     """Pages of KV memory, kept by the tokens that led to them; `radix/order.py` states the eviction order."""
 
     def __init__(
-        self, num_pages: int, page_size: int, *, enabled: bool = True, eviction: Eviction = "lru"
+        self,
+        num_pages: int,
+        page_size: int,
+        *,
+        enabled: bool = True,
+        eviction: Eviction = "lru",
+        max_pinned: int | None = None,
     ) -> None:
         """`num_pages` pages of `page_size` tokens. `enabled=False` keeps nothing: only a pool.
 
-        `eviction` is the policy: "lru", "lfu" or "priority". Raises ValueError for another, and unless both
-        numbers are positive.
+        `eviction` is the policy: "lru", "lfu" or "priority". Pins hold at most `max_pinned` pages (None:
+        half of them). Raises ValueError for another policy, unless both numbers are positive, and unless
+        `max_pinned` is from 0 to `num_pages`.
         """
         if page_size < 1:
             raise ValueError(f"a page holds at least one token, not {page_size}")
@@ -65,6 +89,11 @@ class PrefixCache:
         self._pool = PagePool(num_pages)
         self._tree = RadixTree(self._pool, page_size, eviction)
         self._paths: dict[Lease, _Path] = {}
+        self._pins: set[Pin] = set()
+        self.num_pinned = 0  # pages that pins hold; one that several hold counts once
+        self.max_pinned = num_pages // 2 if max_pinned is None else max_pinned
+        if not 0 <= self.max_pinned <= num_pages:
+            raise ValueError(f"0 to {num_pages} pages can be pinned, not {max_pinned}")
 
     @property
     def num_pages(self) -> int:
@@ -98,7 +127,7 @@ class PrefixCache:
 
     @property
     def num_leases(self) -> int:
-        """Leases alive."""
+        """Leases alive, those of pins included."""
         return len(self._paths)
 
     def lookup(self, tokens: Sequence[int], *, namespace: Hashable = None) -> int:
@@ -188,6 +217,34 @@ class PrefixCache:
         del self._paths[lease]
         self._tree.unlock(path.end, None, priority)
 
+    def pin(self, tokens: Sequence[int], *, namespace: Hashable = None) -> Pin:
+        """Lock the longest cached prefix of `tokens`, partial page included, until `unpin`.
+
+        That is no use of it for the order of eviction. Raises PinLimit if pins would hold more than
+        `max_pinned` pages in all. Costs O(pinned pages).
+        """
+        query = pack(tokens) if self.enabled else b""
+        found = self._tree.find(namespace, query)
+        if found is not None:
+            needed = len(self._pinned_pages().union(found.all_pages))
+            if needed > self.max_pinned:
+                raise PinLimit(needed, self.max_pinned)
+        pin = Pin(self.acquire(tokens, namespace=namespace))
+        self._pins.add(pin)
+        self.num_pinned = len(self._pinned_pages())
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Let a pinned path be evicted as any other. Raises PageError if it was unpinned before."""
+        if pin not in self._pins:
+            raise PageError("the pin is gone, or another cache's")
+        self._pins.remove(pin)
+        self.num_pinned = len(self._pinned_pages())
+        path = self._paths.pop(pin.lease)
+        if path.donor is not None:
+            self._tree.unlock(path.donor, path.end, None)
+        self._tree.unlock(path.end, None, None)
+
     def flush(self) -> int:
         """Drop everything that no lease locks; returns how many pages became free."""
         count = self.num_evictable
@@ -207,7 +264,16 @@ class PrefixCache:
                 raise PageError(f"{lease} and the tree disagree about its partial page")
             if lease.pages != _pages_above(path.end):
                 raise PageError(f"{lease} and the tree disagree about its pages")
+        if not {pin.lease for pin in self._pins} <= self._paths.keys():
+            raise PageError("a pin lost its lease")
+        if self.num_pinned != len(self._pinned_pages()) or self.num_pinned > self.max_pinned:
+            raise PageError(
+                f"{self.num_pinned} pages are pinned, of {self.max_pinned}: {self._pinned_pages()}"
+            )
         self._pool.check(check_tree(self._tree, ends))
+
+    def _pinned_pages(self) -> set[int]:
+        return {page for pin in self._pins for page in pin.pages}
 
     def _checked(self, lease: Lease, tokens: Sequence[int], pages: Sequence[int]) -> tuple[_Path, bytes]:
         """The lease's path and the packed tokens after it, if the arguments fit together."""

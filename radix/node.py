@@ -128,6 +128,13 @@ class Match(NamedTuple):
     donor: Node | None
     donor_tokens: int
 
+    @property
+    def all_pages(self) -> list[int]:
+        """`pages`, and the one that the partial match can be copied from."""
+        if self.donor is None:
+            return self.pages
+        return [*self.pages, self.donor.pages[self.used if self.donor is self.node else 0]]
+
 
 def match(start: Node, query: bytes, page_bytes: int) -> Match:
     """Follow the packed tokens down from the end of `start`'s edge. Changes nothing."""

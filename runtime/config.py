@@ -42,6 +42,12 @@ class EngineConfig:
         """Pages of the longest sequence."""
         return -(-self.max_seq_len // self.page_size)
 
+    @property
+    def max_pinned(self) -> int:
+        """Most pages that may be pinned: half of them, and never so many that the longest sequence would not
+        fit beside them."""
+        return max(min(self.num_pages // 2, self.num_pages - self.max_pages - 1), 0)
+
 
 def resolve_config(
     model: ModelConfig,

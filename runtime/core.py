@@ -74,6 +74,7 @@ class EngineCore:
             config.page_size,
             enabled=config.enable_prefix_caching,
             eviction=config.eviction,
+            max_pinned=config.max_pinned,
         )
         self.scheduler = Scheduler(
             self.cache,

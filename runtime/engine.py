@@ -13,11 +13,13 @@ from types import TracebackType
 
 import torch
 
+from treille.radix.errors import PinLimit
 from treille.runtime.admission import RequestIds, check_request
 from treille.runtime.compiling import Compile, CompileKey, CompilePool, ConstraintCompiler, compile_keys
 from treille.runtime.config import resolve_config
 from treille.runtime.core import EngineCore
 from treille.runtime.errors import (
+    CacheFull,
     EngineClosed,
     EngineOverloaded,
     InvalidRequest,
@@ -31,6 +33,7 @@ from treille.runtime.healing import Seam, take_back
 from treille.runtime.matching import TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.params import SamplingParams
+from treille.runtime.pinned import CachedPrefix
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
@@ -198,6 +201,34 @@ class Engine:
                 raise end.error
         return [completion for end in ends if isinstance(end, Finished) for completion in end.completions]
 
+    def cache(self, prompt: str | Sequence[int], *, cache_salt: str | None = None) -> CachedPrefix:
+        """Compute a prompt unless it is cached, and keep it in the cache until what is returned is released.
+
+        Waits for it; texts and ids are taken as `generate` takes them. Prompts that begin with it need not
+        compute it again, if they have its `cache_salt`. All that is kept so may take half of the cache, less
+        where the longest sequence would not fit beside it. Raises CacheFull beyond that, InvalidRequest
+        where prefix caching is off, and what `generate` raises.
+        """
+        if not self.config.enable_prefix_caching:
+            raise InvalidRequest(
+                "cache needs enable_prefix_caching: the engine keeps no prefixes",
+                field="enable_prefix_caching",
+            )
+        request = Request(
+            prompt_ids=self._ids_of(prompt), params=SamplingParams(max_tokens=0), cache_salt=cache_salt
+        )
+        pinned: Future[CachedPrefix] = Future()
+        stream = self._submit(request, limited=True, done=lambda: self._pin(request, pinned))
+        try:
+            end = _last(stream)
+        except BaseException:  # the caller was interrupted: nobody will have the prefix
+            stream.abort()
+            pinned.add_done_callback(lambda late: late.exception() or late.result().release())
+            raise
+        if isinstance(end, Failed):
+            raise end.error
+        return pinned.result()
+
     def encode(self, text: str) -> tuple[int, ...]:
         """A text prompt's ids. The empty prompt is the token that begins a text, since a model needs one
         to go on from."""
@@ -220,6 +251,7 @@ class Engine:
             "pages": core.cache.num_pages,
             "free_pages": core.cache.num_free,
             "cached_pages": core.cache.num_cached,
+            "pinned_pages": core.cache.num_pinned,
         }
 
     def flush_cache(self) -> int:
@@ -258,7 +290,10 @@ class Engine:
             )
         return self.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
 
-    def _submit(self, request: Request | ScoreRequest, *, limited: bool) -> EventStream:
+    def _submit(
+        self, request: Request | ScoreRequest, *, limited: bool, done: Callable[[], None] | None = None
+    ) -> EventStream:
+        """`done` is called in the loop when the request has finished well, before anything else happens."""
         check_request(request, num_tokens=self._num_tokens, max_seq_len=self.max_seq_len)
         with self._wake:
             self._expect_open()
@@ -272,7 +307,7 @@ class Engine:
             seed = self._seeds.getrandbits(63) if seed is None else seed
             keys = compile_keys(request.params) if isinstance(request, Request) else ()
             if not keys:
-                self._inbox.append(lambda: self._add(request_id, request, seed, Start()))
+                self._inbox.append(lambda: self._add(request_id, request, seed, Start(), done))
                 self._wake.notify()
         if keys and isinstance(request, Request):  # without the lock: this may do some work at once
             self._compiling.submit(request_id, keys, self._compiled(request_id, request, seed))
@@ -355,7 +390,14 @@ class Engine:
             action()
         return True
 
-    def _add(self, request_id: str, request: Request | ScoreRequest, seed: int, start: Start) -> None:
+    def _add(
+        self,
+        request_id: str,
+        request: Request | ScoreRequest,
+        seed: int,
+        start: Start,
+        done: Callable[[], None] | None = None,
+    ) -> None:
         stream = self._streams.get(request_id)
         if stream is None:
             return  # aborted while its constraint was compiled
@@ -363,12 +405,29 @@ class Engine:
         def put(event: Event) -> None:
             if not isinstance(event, TokenEvent):  # the last event of the request
                 self._forget(request_id)
+                if done is not None and not isinstance(event, Failed):
+                    done()
             stream.put(event)
 
         try:
             self._core.add(request_id, request, seed=seed, start=start, put=put)
         except RequestError as error:
             self._refuse(request_id, error)
+
+    def _pin(self, request: Request, pinned: Future[CachedPrefix]) -> None:
+        cache = self._core.cache
+        try:
+            pin = cache.pin(request.prompt_ids, namespace=self._core.namespace(request.cache_salt))
+        except PinLimit as error:
+            size = cache.page_size
+            pinned.set_exception(
+                CacheFull(
+                    f"{error.needed * size} tokens would be kept in the cache, and at most "
+                    f"{error.limit * size} may be: release some, or raise kv_memory"
+                )
+            )
+        else:
+            pinned.set_result(CachedPrefix(pin.num_tokens, lambda: self._post(lambda: cache.unpin(pin))))
 
     def _flush(self) -> None:
         pages = self._core.cache.flush()

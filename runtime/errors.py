@@ -12,6 +12,7 @@ TreilleError
 ├── GrammarError               a matcher was given a token that its grammar forbids
 ├── RequestAborted             a request was aborted before it had any answer
 ├── CompileCancelled           nobody waits any more for what is being compiled
+├── CacheFull                  pinned prefixes would take more of the cache than they may
 ├── EngineOverloaded           the waiting queue is full; try again later
 └── EngineClosed               the engine was shut down, or its loop failed
 """
@@ -83,6 +84,10 @@ class RequestAborted(TreilleError):
 
 class CompileCancelled(TreilleError):
     """A compile was told to stop since nobody waits for it any more. No request ends with this."""
+
+
+class CacheFull(TreilleError):
+    """Pinned prefixes would take more of the cache than they may; nothing was pinned."""
 
 
 class EngineOverloaded(TreilleError):

@@ -22,6 +22,7 @@ from treille.dsl.expressions import assistant, gen, select, system, user
 from treille.dsl.program import Program, program
 from treille.dsl.state import State
 from treille.runtime.errors import (
+    CacheFull,
     ConstraintError,
     EngineClosed,
     EngineOverloaded,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = version("treille")
 
 __all__ = [
+    "CacheFull",
     "Completion",
     "ConstraintError",
     "CutOff",

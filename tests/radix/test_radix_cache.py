@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from treille.radix import Lease, OutOfPages, PageError, PrefixCache, RadixError
+from treille.radix import Lease, OutOfPages, PageError, PinLimit, PrefixCache, RadixError
 
 Serve = Callable[..., Lease]
 
@@ -388,3 +388,59 @@ def test_errors_carry_their_evidence() -> None:
         cache.allocate(3)
     assert isinstance(caught.value, OutOfPages)
     assert (caught.value.needed, caught.value.available) == (3, 2)
+
+
+def test_a_pinned_prefix_stays_until_it_is_unpinned(serve: Serve) -> None:
+    cache = PrefixCache(8, 4)
+    serve(cache, range(10))
+    pin = cache.pin([*range(10), 77])
+    assert (pin.num_tokens, len(pin.pages), cache.num_pinned) == (10, 3, 3)
+    assert cache.flush() == 0
+    with pytest.raises(OutOfPages):
+        cache.allocate(6)
+    cache.free(cache.allocate(5))
+    assert cache.lookup(range(10)) == 10
+    cache.unpin(pin)
+    with pytest.raises(PageError):
+        cache.unpin(pin)
+    assert counts(cache) == (5, 3, 0, 0)
+    assert cache.flush() == 3
+
+
+def test_pins_are_bounded_and_count_a_page_once(serve: Serve) -> None:
+    cache = PrefixCache(8, 4, max_pinned=3)
+    serve(cache, range(8))
+    serve(cache, [*range(4), *range(50, 58)])
+    first = cache.pin(range(8))
+    again = cache.pin(range(8))
+    assert cache.num_pinned == 2
+    before = counts(cache)
+    with pytest.raises(PinLimit) as caught:
+        cache.pin([*range(4), *range(50, 58)])
+    assert (caught.value.needed, caught.value.limit) == (4, 3)
+    assert counts(cache) == before
+    assert cache.pin([*range(4), *range(50, 54)]).num_tokens == 8
+    cache.unpin(first)
+    assert cache.num_pinned == 3
+    cache.unpin(again)
+    assert cache.num_pinned == 2
+    assert cache.flush() == 2
+
+
+def test_a_partial_page_counts_among_the_pinned(serve: Serve) -> None:
+    cache = PrefixCache(8, 4, max_pinned=1)
+    serve(cache, range(8))
+    with pytest.raises(PinLimit):
+        cache.pin(range(6))
+    assert cache.pin(range(3)).num_tokens == 3
+
+
+def test_nothing_to_pin() -> None:
+    assert PrefixCache(8, 4).pin(range(8)).num_tokens == 0
+    off = PrefixCache(8, 4, enabled=False)
+    pin = off.pin(range(8))
+    assert (pin.num_tokens, pin.pages) == (0, ())
+    off.unpin(pin)
+    for wrong in (-1, 9):
+        with pytest.raises(ValueError, match="0 to 8 pages"):
+            PrefixCache(8, 4, max_pinned=wrong)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from treille.radix import Eviction, Lease, OutOfPages, PageError, PrefixCache
+from treille.radix import Eviction, Lease, OutOfPages, PageError, Pin, PinLimit, PrefixCache
 
 Prefix = tuple[object, tuple[int, ...]]  # namespace, all tokens up to the end of a page
 
@@ -185,6 +185,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache = PrefixCache(num_pages, page_size, eviction=self.eviction)
         self.twin = Twin(num_pages, page_size, self.eviction)
         self.running: list[Running] = []
+        self.pins: dict[Pin, list[Prefix]] = {}
         self.spare: list[int] = []
         self.written: dict[int, Prefix] = {}
 
@@ -346,6 +347,40 @@ class CacheMachine(RuleBasedStateMachine):
                 self.refuses(PageError, lambda call=call, short=short: call(lease, short, seq.pages))
                 self.refuses(PageError, lambda call=call, other=other: call(lease, other, seq.pages))
 
+    @rule(namespace=NAMESPACES, tokens=TOKENS)
+    def pin(self, namespace: object, tokens: tuple[int, ...]) -> None:
+        count = self.twin.lookup(namespace, tokens)
+        path = self.twin.up_to((namespace, tokens[:count]))
+        held = {prefix for prefixes in self.pins.values() for prefix in prefixes}
+        least, limit = len(held.union(path)), self.cache.max_pinned
+        try:
+            pin = self.cache.pin(tokens, namespace=namespace)
+        except PinLimit as error:
+            # Which of several pages the partial one would be is the cache's choice.
+            assert least + (count % self.size > 0) > limit == error.limit
+            return
+        assert pin.num_tokens == count
+        assert [self.written[page] for page in pin.pages[: len(path)]] == path
+        path += [self.written[page] for page in pin.pages[len(path) :]]
+        assert all(a == b for a, b in zip(path[-1][1] if path else (), tokens[:count], strict=False))
+        assert len(held.union(path)) == self.cache.num_pinned <= limit
+        for prefix in path:
+            self.twin.lock(prefix)
+        self.pins[pin] = path
+
+    @precondition(lambda self: self.pins)
+    @rule(pick=PICK)
+    def unpin(self, pick: int) -> None:
+        pin = list(self.pins)[pick % len(self.pins)]
+        self.cache.unpin(pin)
+        full = pin.num_tokens // self.size
+        path = self.pins.pop(pin)
+        for prefixes in (path[full:], path[:full]):  # the partial page is let go first
+            self.twin.tick()
+            for prefix in prefixes:
+                self.twin.unlock(prefix)
+        self.refuses(PageError, lambda: self.cache.unpin(pin))
+
     @rule()
     def flush(self) -> None:
         count = self.twin.evictable()
@@ -366,7 +401,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert cache.num_owned == len(twin.owned)
         assert cache.num_cached == len(twin.cached)
         assert cache.num_evictable == twin.evictable() == cache.num_cached - cache.num_locked
-        assert cache.num_leases == len(self.running)
+        assert cache.num_leases == len(self.running) + len(self.pins)
         assert cache.num_free + cache.num_owned + cache.num_cached == cache.num_pages
         # As many pages, and each of the twin's prefixes is found whole: the trees are equal.
         for namespace, tokens in twin.cached:
@@ -383,6 +418,8 @@ class CacheMachine(RuleBasedStateMachine):
         while self.running:
             self.release(0, True, True, list)
             self.is_the_twin()
+        while self.pins:
+            self.unpin(0)
         self.cache.free(self.spare)
         self.cache.flush()
         self.cache.check()
@@ -438,5 +475,9 @@ def test_long_lives(seed: int, kind: type[CacheMachine]) -> None:
                 machine.release(pick, rng.random() < 0.9, rng.random() < 0.9, tuple)
         machine.serve(namespace, tokens(), rng.randint(0, 2), rng.randint(-1, 2))
         machine.lookup(namespace, tokens())
+        if rng.random() < 0.3:
+            machine.pin(namespace, tokens())
+        if machine.pins and rng.random() < 0.3:
+            machine.unpin(rng.randrange(8))
         machine.is_the_twin()
     machine.teardown()
