@@ -2,6 +2,17 @@
 
 from treille.radix.cache import Lease, Pin, PrefixCache
 from treille.radix.errors import OutOfPages, PageError, PinLimit, RadixError
+from treille.radix.host import HostMemory
 from treille.radix.order import Eviction
 
-__all__ = ["Eviction", "Lease", "OutOfPages", "PageError", "Pin", "PinLimit", "PrefixCache", "RadixError"]
+__all__ = [
+    "Eviction",
+    "HostMemory",
+    "Lease",
+    "OutOfPages",
+    "PageError",
+    "Pin",
+    "PinLimit",
+    "PrefixCache",
+    "RadixError",
+]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from treille.radix.audit import check_tree
 from treille.radix.errors import OutOfPages, PageError, PinLimit
+from treille.radix.host import HostMemory, HostTier, Key
 from treille.radix.node import TOKEN_BYTES, Node, pack
 from treille.radix.order import Eviction
 from treille.radix.pool import PagePool
@@ -75,12 +76,15 @@ class PrefixCache:
         enabled: bool = True,
         eviction: Eviction = "lru",
         max_pinned: int | None = None,
+        host: HostMemory | None = None,
+        num_host_pages: int = 0,
     ) -> None:
         """`num_pages` pages of `page_size` tokens. `enabled=False` keeps nothing: only a pool.
 
         `eviction` is the policy: "lru", "lfu" or "priority". Pins hold at most `max_pinned` pages (None:
-        half of them). Raises ValueError for another policy, unless both numbers are positive, and unless
-        `max_pinned` is from 0 to `num_pages`.
+        half of them). With `host`, so many evicted full pages are kept in host memory; it forgets ranks.
+        Raises ValueError for another policy, unless the numbers are positive, and unless `max_pinned` is from
+        0 to `num_pages`.
         """
         if page_size < 1:
             raise ValueError(f"a page holds at least one token, not {page_size}")
@@ -88,6 +92,7 @@ class PrefixCache:
         self.enabled = enabled
         self._pool = PagePool(num_pages)
         self._tree = RadixTree(self._pool, page_size, eviction)
+        self._host = None if host is None else HostTier(host, num_host_pages, self._tree.page_bytes)
         self._paths: dict[Lease, _Path] = {}
         self._pins: set[Pin] = set()
         self.num_pinned = 0  # pages that pins hold; one that several hold counts once
@@ -126,12 +131,20 @@ class PrefixCache:
         return self._pool.num_cached - self._tree.num_locked
 
     @property
+    def num_host_used(self) -> int:
+        """Pages kept in host memory."""
+        return 0 if self._host is None else self._host.num_used
+
+    @property
     def num_leases(self) -> int:
         """Leases alive, those of pins included."""
         return len(self._paths)
 
     def lookup(self, tokens: Sequence[int], *, namespace: Hashable = None) -> int:
-        """How many leading tokens are cached, partial page included. Changes nothing, not even recency."""
+        """How many leading tokens are cached, partial page included. Changes nothing, not even recency.
+
+        What is only in host memory does not count.
+        """
         if not self.enabled:
             return 0
         found = self._tree.find(namespace, pack(tokens))
@@ -149,14 +162,22 @@ class PrefixCache:
 
         `namespace` keeps apart what must never be shared: a structured key, such as a tuple of model, adapter
         load and salt, compared with ==. `priority` is what the lease's use of pages counts for where eviction
-        goes by priority. Raises ValueError if `limit` is negative.
+        goes by priority. Full pages that follow in host memory come back first, as many as find room. Raises
+        ValueError if `limit` is negative.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")
         query = pack(tokens if limit is None or limit >= len(tokens) else tokens[:limit])
-        end, donor, found = self._tree.acquire(namespace, query if self.enabled else b"")
-        partial = None if donor is None else (donor.pages[0], found.donor_tokens)
-        return self._lease(tuple(found.pages), partial, _Path(end, donor, priority))
+        if self._host is not None and self.enabled:
+            found = self._tree.find(namespace, query)
+            node, used, cut = None, 0, 0
+            if found is not None:
+                node, used, cut = found.node, found.used, len(found.pages) * self._tree.page_bytes
+            keys = self._host.follow(namespace, node, used, query[cut:])
+            if keys:
+                lease = self._lock(namespace, query[:cut], priority)
+                return self._fetch(self._host, lease, query[cut:], keys)
+        return self._lock(namespace, query, priority)
 
     def allocate(self, n: int) -> list[int]:
         """`n` pages that the caller owns from now on, in no promised order.
@@ -169,7 +190,7 @@ class PrefixCache:
         available = self.num_free + self.num_evictable
         if n > available:
             raise OutOfPages(n, available)
-        self._tree.evict(n - self.num_free)
+        self._tree.evict(n - self.num_free, self._host)
         return self._pool.take(n)
 
     def free(self, pages: Sequence[int]) -> None:
@@ -229,7 +250,7 @@ class PrefixCache:
             needed = len(self._pinned_pages().union(found.all_pages))
             if needed > self.max_pinned:
                 raise PinLimit(needed, self.max_pinned)
-        pin = Pin(self.acquire(tokens, namespace=namespace))
+        pin = Pin(self._lock(namespace, query, 0))
         self._pins.add(pin)
         self.num_pinned = len(self._pinned_pages())
         return pin
@@ -240,13 +261,12 @@ class PrefixCache:
             raise PageError("the pin is gone, or another cache's")
         self._pins.remove(pin)
         self.num_pinned = len(self._pinned_pages())
-        path = self._paths.pop(pin.lease)
-        if path.donor is not None:
-            self._tree.unlock(path.donor, path.end, None)
-        self._tree.unlock(path.end, None, None)
+        self._drop(pin.lease)
 
     def flush(self) -> int:
-        """Drop everything that no lease locks; returns how many pages became free."""
+        """Drop everything that no lease locks, in host memory too; returns how many pages became free."""
+        if self._host is not None:
+            self._host.clear()
         count = self.num_evictable
         self._tree.evict(count)
         return count
@@ -271,6 +291,37 @@ class PrefixCache:
                 f"{self.num_pinned} pages are pinned, of {self.max_pinned}: {self._pinned_pages()}"
             )
         self._pool.check(check_tree(self._tree, ends))
+        if self._host is not None:
+            self._host.check()
+
+    def _lock(self, namespace: Hashable, query: bytes, priority: int) -> Lease:
+        """A lease on the longest prefix of the packed tokens that the tree holds."""
+        end, donor, found = self._tree.acquire(namespace, query if self.enabled else b"")
+        partial = None if donor is None else (donor.pages[0], found.donor_tokens)
+        return self._lease(tuple(found.pages), partial, _Path(end, donor, priority))
+
+    def _drop(self, lease: Lease) -> None:
+        """End a lease that brings nothing and counts for nothing."""
+        path = self._paths.pop(lease)
+        if path.donor is not None:
+            self._tree.unlock(path.donor, path.end, None)
+        self._tree.unlock(path.end, None, None)
+
+    def _fetch(self, host: HostTier, lease: Lease, run: bytes, keys: Sequence[Key]) -> Lease:
+        """The lease, longer by the pages in host memory that hold the start of `run`."""
+        count = min(len(keys), self.num_free + self.num_evictable)
+        slots = host.take(keys[:count])  # before pages are evicted, which may want slots
+        pages: list[int] = []
+        try:
+            pages = self.allocate(count)
+            host.load(slots, pages)
+        except BaseException:
+            self.free(pages)
+            self._drop(lease)
+            raise
+        finally:
+            host.give(slots)
+        return self._publish(lease, self._paths[lease], run[: count * self._tree.page_bytes], pages)[0]
 
     def _pinned_pages(self) -> set[int]:
         return {page for pin in self._pins for page in pin.pages}

@@ -46,10 +46,10 @@ class Node:
 
     `tokens` are the packed tokens of `pages`. `locks` counts the leases whose path runs through or ends
     here, and those whose partial page this is. A lease always ends at the end of an edge. `rank` is the
-    order of eviction's.
+    order of eviction's, `digests` (of the first pages, or of none) the second tier's.
     """
 
-    __slots__ = ("children", "locks", "order", "pages", "parent", "rank", "tokens")
+    __slots__ = ("children", "digests", "locks", "order", "pages", "parent", "rank", "tokens")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Node:
         self.pages = pages
         self.locks = locks
         self.rank = rank
+        self.digests: list[bytes] = []
         self.children: dict[bytes, Node] = {}
         self.order: list[bytes] = []
 
@@ -86,6 +87,7 @@ class Node:
         assert self.parent is not None  # a root has no pages, so no place to cut
         cut = at * page_bytes
         upper = Node(self.parent, self.tokens[:cut], self.pages[:at], locks=self.locks, rank=self.rank)
+        upper.digests, self.digests = self.digests[:at], self.digests[at:]
         self.parent.children[bytes(upper.tokens[:page_bytes])] = upper
         self.parent = upper
         self.tokens = self.tokens[cut:]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 
+from treille.radix.host import HostTier
 from treille.radix.node import TOKEN_BYTES, UNUSED, Match, Node, Root, match
 from treille.radix.order import Eviction, EvictionOrder
 from treille.radix.pool import PagePool
@@ -113,12 +114,14 @@ class RadixTree:
                 self.unlocked.add(at)
             at = at.parent
 
-    def evict(self, num_pages: int) -> None:
-        """Free pages in the order stated above; at least as many are unlocked."""
+    def evict(self, num_pages: int, host: HostTier | None = None) -> None:
+        """Free pages in the order stated above, and show them to `host` first; as many are unlocked."""
         while num_pages > 0:
             node = self.unlocked.first()
             taken = min(num_pages, len(node.pages))
             num_pages -= taken
+            if host is not None:
+                host.keep(node, taken)
             self._trim(node, taken)
 
     def _append(self, end: Node, run: bytes, pages: Sequence[int]) -> Node:
@@ -169,6 +172,7 @@ class RadixTree:
         if keep:
             del leaf.pages[keep:]
             del leaf.tokens[keep * self.page_bytes :]
+            del leaf.digests[keep:]
             return
         self.unlocked.remove(leaf)
         parent = leaf.parent

@@ -34,6 +34,7 @@ class EngineConfig:
     enable_prefix_caching: bool
     schedule_policy: SchedulePolicy
     eviction: Eviction
+    num_host_pages: int
     jump_forward: bool
     seed: int
 
@@ -63,6 +64,7 @@ def resolve_config(
     enable_prefix_caching: bool,
     schedule_policy: str,
     eviction: str,
+    host_memory: int | str | None,
     jump_forward: bool,
     seed: int,
 ) -> EngineConfig:
@@ -70,7 +72,7 @@ def resolve_config(
 
     `page_bytes` tells what one page of a given size takes. `kv_memory` is in bytes, or text such as
     "2GiB"; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most a quarter of
-    the machine's memory (on CUDA: of what is free, 85 %).
+    the machine's memory (on CUDA: of what is free, 85 %). `host_memory` is written likewise; None: none.
     Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence.
     """
     for name, value, low, high in (
@@ -124,6 +126,7 @@ def resolve_config(
         enable_prefix_caching=enable_prefix_caching,
         schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
         eviction=_eviction(eviction),
+        num_host_pages=_host_pages(host_memory, bytes_each),
         jump_forward=jump_forward,
         seed=seed,
     )
@@ -138,15 +141,26 @@ def _eviction(name: str) -> Eviction:
     raise InvalidRequest(f"eviction must be one of {names}, not {name!r}", field="eviction")
 
 
-def parse_bytes(text: int | str) -> int:
+def _host_pages(memory: int | str | None, bytes_each: int) -> int:
+    if memory is None:
+        return 0
+    wanted, total = parse_bytes(memory, field="host_memory"), _machine_memory()
+    if not bytes_each <= wanted <= total:
+        raise InvalidRequest(
+            f"host_memory is {wanted} bytes: it must hold a page of {bytes_each} at least, "
+            f"and the machine has {total}",
+            field="host_memory",
+        )
+    return wanted // bytes_each
+
+
+def parse_bytes(text: int | str, *, field: str = "kv_memory") -> int:
     """Bytes from a number or from text such as "512MiB" or "2GB". Raises InvalidRequest."""
     if isinstance(text, int) and not isinstance(text, bool) and text > 0:
         return text
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", str(text).strip().lower())
     if found is None or float(found[1]) <= 0:
-        raise InvalidRequest(
-            f"kv_memory must be bytes, or text such as 2GiB, not {text!r}", field="kv_memory"
-        )
+        raise InvalidRequest(f"{field} must be bytes, or text such as 2GiB, not {text!r}", field=field)
     return int(float(found[1]) * UNITS[found[2] or ""])
 
 
@@ -155,4 +169,8 @@ def _memory(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free * CUDA_KV_SHARE)
-    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * CPU_KV_SHARE)
+    return int(_machine_memory() * CPU_KV_SHARE)
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

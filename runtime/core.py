@@ -21,6 +21,7 @@ from treille.runtime.errors import InvalidRequest, TreilleError
 from treille.runtime.forced import JumpForward
 from treille.runtime.grammar import Matcher, fill_masks
 from treille.runtime.group import Group, SampleGroup, ScoreGroup, Start
+from treille.runtime.host import HostPages
 from treille.runtime.matching import Mask, TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
@@ -69,24 +70,27 @@ class EngineCore:
         self._model_name = loaded.name
         self._tokenizer = loaded.tokenizer
         self._num_tokens = min(loaded.tokenizer.vocab_size, loaded.config.vocab_size)
+        self._runner = ModelRunner(
+            loaded.model,
+            num_pages=config.num_pages,
+            page_size=config.page_size,
+            max_positions=config.max_seq_len,
+        )
+        host = HostPages(self._runner.kv, config.num_host_pages) if config.num_host_pages else None
         self.cache = PrefixCache(
             config.num_pages,
             config.page_size,
             enabled=config.enable_prefix_caching,
             eviction=config.eviction,
             max_pinned=config.max_pinned,
+            host=host,
+            num_host_pages=config.num_host_pages,
         )
         self.scheduler = Scheduler(
             self.cache,
             max_num_seqs=config.max_num_seqs,
             max_batched_tokens=config.max_batched_tokens,
             policy=config.schedule_policy,
-        )
-        self._runner = ModelRunner(
-            loaded.model,
-            num_pages=config.num_pages,
-            page_size=config.page_size,
-            max_positions=config.max_seq_len,
         )
         self._jumps = JumpForward(loaded.tokenizer, index) if config.jump_forward else None
         # Threads are started as they are needed; this one works too.

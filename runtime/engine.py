@@ -51,10 +51,11 @@ class Engine:
     `kv_memory` sizes the KV pool in bytes or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
     "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `eviction` says which
     cached prefixes go first where memory is short: those used longest ago ("lru"), least often ("lfu") or by
-    requests of the lowest priority ("priority"; then the oldest). `jump_forward` adds text that
-    a constraint leaves no choice about without sampling it (`forced.py` says what that keeps). `seed`
-    makes requests that bring no seed of their own reproducible, in order of submission. `compile` takes
-    the place of `compile_constraint`, for tests.
+    requests of the lowest priority ("priority"; then the oldest). `host_memory`, sized like `kv_memory`,
+    keeps what was evicted until it matches again. `jump_forward` adds text that a constraint leaves no choice
+    about without sampling it (`forced.py` says what that keeps). `seed` makes requests that bring no seed of
+    their own reproducible, in order of submission. `compile` takes the place of `compile_constraint`, for
+    tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.
@@ -75,6 +76,7 @@ class Engine:
         enable_prefix_caching: bool = True,
         schedule_policy: str = "lpm",
         eviction: str = "lru",
+        host_memory: int | str | None = None,
         jump_forward: bool = True,
         seed: int = 0,
         compile: Compile | None = None,
@@ -101,6 +103,7 @@ class Engine:
             enable_prefix_caching=enable_prefix_caching,
             schedule_policy=schedule_policy,
             eviction=eviction,
+            host_memory=host_memory,
             jump_forward=jump_forward,
             seed=seed,
         )
@@ -223,7 +226,7 @@ class Engine:
             end = _last(stream)
         except BaseException:  # the caller was interrupted: nobody will have the prefix
             stream.abort()
-            pinned.add_done_callback(lambda late: late.exception() or late.result().release())
+            pinned.add_done_callback(_let_go)
             raise
         if isinstance(end, Failed):
             raise end.error
@@ -252,6 +255,7 @@ class Engine:
             "free_pages": core.cache.num_free,
             "cached_pages": core.cache.num_cached,
             "pinned_pages": core.cache.num_pinned,
+            "host_pages": core.cache.num_host_used,
         }
 
     def flush_cache(self) -> int:
@@ -446,6 +450,11 @@ class Engine:
     def _forget(self, request_id: str) -> EventStream | None:
         with self._wake:
             return self._streams.pop(request_id, None)
+
+
+def _let_go(late: Future[CachedPrefix]) -> None:
+    if late.exception() is None:
+        late.result().release()
 
 
 def _last(stream: EventStream) -> Event:

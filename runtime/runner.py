@@ -23,6 +23,11 @@ class ModelRunner:
         self._kv: KVCache = model.new_kv(num_pages, page_size)
         self._page_size = page_size
 
+    @property
+    def kv(self) -> KVCache:
+        """The pool's memory."""
+        return self._kv
+
     def forward(self, plan: StepPlan) -> Tensor:
         """Compute a plan's tokens. Returns logits, float32 [R, vocab_size], for the rows that the chunks
         want, chunk by chunk."""

@@ -163,6 +163,9 @@ def serve(
     eviction: Annotated[
         str, typer.Option(help="What leaves a full cache first: lru, lfu or priority.")
     ] = "lru",
+    host_memory: Annotated[
+        str | None, typer.Option(help="Memory for what leaves a full cache, such as 8GiB; by default none.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed for requests that bring none.")] = 0,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "info",
 ) -> None:
@@ -179,6 +182,7 @@ def serve(
         "enable_prefix_caching": prefix_caching,
         "schedule_policy": schedule_policy,
         "eviction": eviction,
+        "host_memory": host_memory,
         "seed": seed,
     }
     _implementation("cli_serve").serve(

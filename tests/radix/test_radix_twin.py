@@ -6,7 +6,6 @@ and the tokens in it. So a page that is lent for the wrong prefix is caught, wha
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,133 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oracles.page_twin import Prefix, Twin
 
 from treille.radix import Eviction, Lease, OutOfPages, PageError, Pin, PinLimit, PrefixCache
-
-Prefix = tuple[object, tuple[int, ...]]  # namespace, all tokens up to the end of a page
-
-
-@dataclass
-class Entry:
-    """A cached page of the twin."""
-
-    page: int
-    locks: int = 0
-    last_used: int = 0
-    uses: list[int] = field(default_factory=list)  # the priority of each lease that used it
-
-
-class Twin:
-    """What is cached, page by page, with the rules of the contract written out plainly."""
-
-    def __init__(self, num_pages: int, page_size: int, eviction: Eviction = "lru") -> None:
-        self.page_size = page_size
-        self.eviction = eviction
-        self.free = num_pages
-        self.owned: set[int] = set()
-        self.cached: dict[Prefix, Entry] = {}
-        self.clock = 0
-
-    def tick(self) -> int:
-        self.clock += 1
-        return self.clock
-
-    def up_to(self, prefix: Prefix) -> list[Prefix]:
-        """The prefixes of all full pages of a path, first to last."""
-        namespace, tokens = prefix
-        size = self.page_size
-        return [(namespace, tokens[:end]) for end in range(size, len(tokens) + 1, size)]
-
-    def siblings(self, parent: Prefix) -> list[Prefix]:
-        """The cached pages, full or not, that directly follow a path. Nothing follows a tail."""
-        namespace, tokens = parent
-        if len(tokens) % self.page_size:
-            return []
-        return sorted(
-            (other, cached)
-            for other, cached in self.cached
-            if other == namespace
-            and len(tokens) < len(cached) <= len(tokens) + self.page_size
-            and cached[: len(tokens)] == tokens
-        )
-
-    def lookup(self, namespace: object, tokens: tuple[int, ...]) -> int:
-        best = 0
-        for other, cached in self.cached:
-            if other == namespace:
-                same = [a == b for a, b in zip(tokens, cached, strict=False)]
-                best = max(best, same.index(False) if False in same else len(same))
-        return best
-
-    def lock(self, prefix: Prefix) -> None:
-        self.cached[prefix].locks += 1
-
-    def unlock(self, prefix: Prefix, *uses: int) -> None:
-        entry = self.cached[prefix]
-        entry.uses += uses
-        entry.locks -= 1
-        if entry.locks == 0:
-            entry.last_used = self.clock
-
-    def evictable(self) -> int:
-        return sum(entry.locks == 0 for entry in self.cached.values())
-
-    def rank(self, entry: Entry) -> float:
-        if self.eviction == "lfu":
-            return len(entry.uses)
-        return max(entry.uses, default=-math.inf) if self.eviction == "priority" else 0
-
-    def evict(self, count: int) -> None:
-        for _ in range(count):
-            leaves = [
-                (self.rank(entry), entry.last_used, -len(prefix[1]), prefix)
-                for prefix, entry in self.cached.items()
-                if entry.locks == 0 and not self.siblings(prefix)
-            ]
-            self.drop(min(leaves)[3])
-
-    def drop(self, prefix: Prefix) -> None:
-        assert self.cached[prefix].locks == 0
-        del self.cached[prefix]
-        self.free += 1
-
-    def give(self, page: int) -> None:
-        self.owned.remove(page)
-        self.free += 1
-
-    def add(self, prefix: Prefix, page: int) -> Entry:
-        """Give an owned page to the tree; unlocked tails that it extends go."""
-        namespace, tokens = prefix
-        parent = (namespace, tokens[: (len(tokens) - 1) // self.page_size * self.page_size])
-        for other in self.siblings(parent):
-            if tokens[: len(other[1])] == other[1] and self.cached[other].locks == 0:
-                self.drop(other)
-        self.owned.remove(page)
-        self.cached[prefix] = Entry(page)
-        return self.cached[prefix]
-
-    def publish(self, old: Prefix, new: Prefix, pages: list[int]) -> None:
-        """Move a lock from path `old` to path `new`; `pages` hold what is between them."""
-        for prefix, page in zip(self.up_to(new)[len(self.up_to(old)) :], pages, strict=True):
-            if prefix in self.cached:
-                self.give(page)
-            else:
-                self.add(prefix, page)
-            self.lock(prefix)
-
-    def add_tail(self, prefix: Prefix, page: int, *uses: int) -> None:
-        namespace, tokens = prefix
-        parent = (namespace, tokens[: len(tokens) // self.page_size * self.page_size])
-        longer = [p for p in self.siblings(parent) if p[1][: len(tokens)] == tokens]
-        self.tick()
-        if longer:
-            self.give(page)
-            self.lock(longer[0])
-            self.unlock(longer[0], *uses)
-        else:
-            entry = self.add(prefix, page)
-            entry.last_used = self.clock
-            entry.uses += uses
 
 
 @dataclass
@@ -178,14 +53,20 @@ class CacheMachine(RuleBasedStateMachine):
     """One scheduler's thread: sequences start, compute, publish and end in any order."""
 
     eviction: Eviction = "lru"
+    num_slots = 0
 
     @initialize(num_pages=st.integers(4, 24), page_size=st.integers(1, 4))
     def build(self, num_pages: int, page_size: int) -> None:
         self.size = page_size
-        self.cache = PrefixCache(num_pages, page_size, eviction=self.eviction)
+        host = self if self.num_slots else None
+        self.cache = PrefixCache(
+            num_pages, page_size, eviction=self.eviction, host=host, num_host_pages=self.num_slots
+        )
         self.twin = Twin(num_pages, page_size, self.eviction)
+        self.twin.num_slots = self.num_slots
         self.running: list[Running] = []
         self.pins: dict[Pin, list[Prefix]] = {}
+        self.slots: dict[int, Prefix] = {}
         self.spare: list[int] = []
         self.written: dict[int, Prefix] = {}
 
@@ -206,6 +87,16 @@ class CacheMachine(RuleBasedStateMachine):
             self.written.pop(page, None)
         return pages
 
+    def store(self, page: int, slot: int) -> None:
+        """The machine is the host memory too."""
+        assert 0 <= slot < self.num_slots
+        self.slots[slot] = self.written[page]
+
+    def load(self, slot: int, page: int) -> None:
+        assert page not in self.twin.owned
+        assert all(entry.page != page for entry in self.twin.cached.values())
+        self.loaded.append((page, self.slots.pop(slot)))
+
     def refuses(self, error: type[Exception], call: Callable[[], object]) -> None:
         """The call fails; the invariants compare cache and twin afterwards, so it changed nothing."""
         with pytest.raises(error):
@@ -222,7 +113,30 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(namespace=NAMESPACES, tokens=TOKENS, limit=st.none() | st.integers(0, 14), priority=PRIORITIES)
     def start(self, namespace: object, tokens: tuple[int, ...], limit: int | None, priority: int) -> None:
         expected = self.twin.lookup(namespace, tokens[:limit])
+        back = self.coming_back(namespace, tokens[:limit], expected)
+        fetches = bool(back)
+        if fetches:
+            expected = expected // self.size * self.size
+            for prefix in self.twin.up_to((namespace, tokens[:expected])):
+                self.twin.lock(prefix)
+            back = back[: self.twin.free + self.twin.evictable()]
+            self.twin.host = [prefix for prefix in self.twin.host if prefix not in back]
+            self.twin.num_slots -= len(back)
+            self.twin.evict(len(back) - self.twin.free)
+            self.twin.num_slots += len(back)
+            self.twin.free -= len(back)
+        self.loaded: list[tuple[int, Prefix]] = []
         lease = self.cache.acquire(tokens, namespace=namespace, limit=limit, priority=priority)
+        assert [prefix for _, prefix in self.loaded] == back
+        assert len({page for page, _ in self.loaded}) == len(back)
+        for page, prefix in self.loaded:
+            self.written[page] = prefix
+            self.twin.owned.add(page)
+            self.twin.add(prefix, page)
+        if fetches:
+            for prefix in self.twin.up_to((namespace, tokens[:expected])):
+                self.twin.unlock(prefix)  # anew below
+            expected += len(back) * self.size
         assert lease.num_cached_tokens == expected
         assert lease.num_tokens == len(lease.pages) * self.size == expected // self.size * self.size
         seq = Running(namespace, tokens, lease, None, lease.num_tokens, priority)
@@ -238,6 +152,15 @@ class CacheMachine(RuleBasedStateMachine):
             seq.donor = content
             self.twin.lock(content)
         self.running.append(seq)
+
+    def coming_back(self, namespace: object, tokens: tuple[int, ...], cached: int) -> list[Prefix]:
+        """What follows the cached tokens in host memory."""
+        found: list[Prefix] = []
+        for prefix in self.twin.up_to((namespace, tokens))[cached // self.size :]:
+            if prefix not in self.twin.host:
+                break
+            found.append(prefix)
+        return found
 
     @rule(namespace=NAMESPACES, tokens=TOKENS, slack=st.integers(0, 2), priority=PRIORITIES)
     def serve(self, namespace: object, tokens: tuple[int, ...], slack: int, priority: int) -> None:
@@ -386,6 +309,7 @@ class CacheMachine(RuleBasedStateMachine):
         count = self.twin.evictable()
         assert self.cache.flush() == count
         self.twin.evict(count)
+        self.twin.host.clear()
 
     @rule(namespace=NAMESPACES, tokens=TOKENS)
     def lookup(self, namespace: object, tokens: tuple[int, ...]) -> None:
@@ -403,6 +327,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert cache.num_evictable == twin.evictable() == cache.num_cached - cache.num_locked
         assert cache.num_leases == len(self.running) + len(self.pins)
         assert cache.num_free + cache.num_owned + cache.num_cached == cache.num_pages
+        assert cache.num_host_used == len(twin.host) <= self.num_slots
         # As many pages, and each of the twin's prefixes is found whole: the trees are equal.
         for namespace, tokens in twin.cached:
             assert cache.lookup(tokens, namespace=namespace) == len(tokens)
@@ -434,6 +359,14 @@ class PriorityMachine(CacheMachine):
     eviction: Eviction = "priority"
 
 
+class HostMachine(CacheMachine):
+    num_slots = 5
+
+
+class FrequencyHostMachine(FrequencyMachine):
+    num_slots = 40
+
+
 LONG = settings(
     max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -443,9 +376,15 @@ TestFrequency = FrequencyMachine.TestCase
 TestFrequency.settings = LONG
 TestPriority = PriorityMachine.TestCase
 TestPriority.settings = LONG
+TestHost = HostMachine.TestCase
+TestHost.settings = LONG
+TestFrequencyHost = FrequencyHostMachine.TestCase
+TestFrequencyHost.settings = LONG
 
 
-@pytest.mark.parametrize("kind", [CacheMachine, FrequencyMachine, PriorityMachine])
+@pytest.mark.parametrize(
+    "kind", [CacheMachine, FrequencyMachine, PriorityMachine, HostMachine, FrequencyHostMachine]
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_long_lives(seed: int, kind: type[CacheMachine]) -> None:
     """The same machine for many steps in a larger pool, driven by plain chance."""

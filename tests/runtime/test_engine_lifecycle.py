@@ -199,6 +199,10 @@ class TestArguments:
             {"schedule_policy": "random"},
             {"eviction": "fifo"},
             {"eviction": None},
+            {"host_memory": "some"},
+            {"host_memory": 0},
+            {"host_memory": 255},  # a page takes 256
+            {"host_memory": "900000GiB"},
             {"kv_memory": "lots"},
             {"kv_memory": 0},
             {"max_queued": -1},

@@ -165,6 +165,7 @@ class Steps:
             enable_prefix_caching=True,
             schedule_policy="lpm",
             eviction="lru",
+            host_memory=None,
             jump_forward=True,
             **(fixed | settings),
         )
