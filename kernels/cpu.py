@@ -29,10 +29,12 @@ from treille.kernels.chain import Chain, chain_source
 from treille.kernels.cpu_attention import TILE_ROWS, attention_source
 from treille.kernels.cpu_linear import linear_source, panels, ready_rows
 from treille.kernels.cpu_norm import norm_source, silu_source
+from treille.kernels.cpu_quantized import IntegerWorkers, QuantizedLinear
 from treille.kernels.cpu_rotary import store_source
 from treille.kernels.cpu_rows import gather_source, widen_source
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
+from treille.kernels.quantize import QuantizedWeight
 from treille.kernels.tile import MAX_ROWS
 
 MIN_TEAM_PRODUCTS = 1 << 16
@@ -67,6 +69,7 @@ class CpuKernels:
     def __init__(self) -> None:
         self._team = ThreadTeam()
         self._workers: dict[torch.dtype, Workers] = {}
+        self._integers: dict[torch.dtype, IntegerWorkers] = {}
         self._compiling = threading.Lock()
 
     def warm_up(self, dtype: torch.dtype) -> None:
@@ -174,6 +177,15 @@ class CpuKernels:
     def chain(self, dtype: torch.dtype, workers: Sequence[Worker], num_words: int) -> Chain:
         """A chain of workers that take up to `num_words` words each."""
         return Chain(self._team, self.workers(dtype).chain, workers, num_words)
+
+    def pack_quantized(
+        self, weight: QuantizedWeight, bias: Tensor | None = None, *, dtype: torch.dtype
+    ) -> QuantizedLinear:
+        """Like `pack_linear` for a quantised weight; rows, bias and outputs are of `dtype`."""
+        with self._compiling:
+            workers = self._integers.get(dtype) or IntegerWorkers(bf16=dtype == torch.bfloat16)
+            self._integers[dtype] = workers
+        return QuantizedLinear(weight, bias, workers, self._team, dtype=dtype)
 
     def attention(
         self,

@@ -1,0 +1,182 @@
+"""Quantised linear layers on the CPU: rows to int16, and those times weights of int8 or int4 in panels.
+
+Each group of a row's inputs is rounded to whole numbers, its largest one to 32767: 256 times finer than
+bfloat16 holds that one. A row's result does not depend on what other rows there are, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from treille.kernels.cpu_integer_tile import GROUP, HIGHEST, group_bytes, integer_tile, store_integers
+from treille.kernels.cpu_linear import panels_of
+from treille.kernels.cpu_span import tile_height
+from treille.kernels.gemm_tile import MAX_PANELS
+from treille.kernels.instructions import LANES
+from treille.kernels.parallel import ARGS, WorkerSource
+from treille.kernels.simd import (
+    add,
+    bf16_at,
+    f32_at,
+    fetch_add,
+    fma,
+    largest,
+    like,
+    load,
+    load_some,
+    maximum,
+    mul,
+    read_i64,
+    spread,
+    stack_room,
+    store_some,
+    sub,
+    total,
+    write_f32,
+)
+from treille.kernels.tile import MAX_ROWS
+
+SMALLEST = np.float32(1e-30)  # a group below this is taken for zeros
+ROW_PANELS = 4 * LANES * MAX_PANELS
+_PANEL_GROUP_8, _PANEL_GROUP_4 = group_bytes(8), group_bytes(4)
+
+_sums_room = stack_room(MAX_ROWS * ROW_PANELS)
+
+
+def rows_source(key: str, *, bf16: bool) -> WorkerSource:
+    """Rows to whole numbers. Words: num_rows, rows to a piece, inputs, x, elements to a row of it, out int16
+    [num_rows, groups * GROUP], scales float32 [num_rows, groups].
+    """
+
+    def integer_rows_bf16(args: int) -> None:
+        if key:
+            _round_rows(args, bf16_at(0))
+
+    def integer_rows_f32(args: int) -> None:
+        if key:
+            _round_rows(args, f32_at(0))
+
+    return integer_rows_bf16 if bf16 else integer_rows_f32
+
+
+def integers_source(key: str, *, bf16: bool) -> WorkerSource:
+    """Rows of whole numbers times weights. Words: num_rows, rows to a block, outputs, bits, groups of inputs,
+    panels to a piece, rows, their scales, weights, a float32 scale for each output (or 0), bias (or 0), out.
+    """
+
+    def integers_bf16(args: int) -> None:
+        if key:
+            _multiply_integers(args, bf16_at(0))
+
+    def integers_f32(args: int) -> None:
+        if key:
+            _multiply_integers(args, f32_at(0))
+
+    return integers_bf16 if bf16 else integers_f32
+
+
+@njit(error_model="numpy")
+def _round_rows(args: int, kind: Any) -> None:
+    num_rows, piece, num_inputs = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
+    x, stride = like(kind, read_i64(args, ARGS + 3)), read_i64(args, ARGS + 4)
+    out, scales = read_i64(args, ARGS + 5), read_i64(args, ARGS + 6)
+    num_groups = (num_inputs + GROUP - 1) // GROUP
+    zero = spread(np.float32(0.0))
+    while True:
+        first = fetch_add(args, piece)
+        if first >= num_rows:
+            return
+        for row in range(first, min(first + piece, num_rows)):
+            for group in range(num_groups):
+                top, wrong = zero, zero
+                start, end = group * GROUP, min((group + 1) * GROUP, num_inputs)
+                for i in range(start, end, LANES):
+                    value = load_some(x, row * stride + i, end - i)
+                    top = maximum(top, maximum(value, sub(zero, value)))
+                    wrong = fma(value, zero, wrong)  # NaN where the row is not finite: so is its scale then
+                size = largest(top)
+                factor, scale = np.float32(0.0), np.float32(0.0)
+                if size > SMALLEST:
+                    factor, scale = np.float32(HIGHEST) / size, size / np.float32(HIGHEST)
+                write_f32(scales, row * num_groups + group, scale + total(wrong))
+                for i in range(start, start + GROUP, LANES):
+                    value = load_some(x, row * stride + i, end - i) if i < end else zero
+                    store_integers(out + 2 * (row * num_groups * GROUP + i), value, factor)
+
+
+@njit(error_model="numpy")
+def _multiply_integers(args: int, kind: Any) -> None:
+    num_rows, block, num_outputs = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
+    bits, num_groups, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4), read_i64(args, ARGS + 5)
+    rows, row_scales = read_i64(args, ARGS + 6), read_i64(args, ARGS + 7)
+    weights, scales = read_i64(args, ARGS + 8), read_i64(args, ARGS + 9)
+    bias, out = read_i64(args, ARGS + 10), like(kind, read_i64(args, ARGS + 11))
+    panel_bytes = num_groups * (_PANEL_GROUP_8 if bits == 8 else _PANEL_GROUP_4)
+    row_bytes = num_groups * GROUP * 2
+    num_panels = (num_outputs + LANES - 1) // LANES
+    num_pieces = (num_panels + group - 1) // group
+    num_blocks = (num_rows + block - 1) // block
+    sums = _sums_room()
+    while True:
+        piece = fetch_add(args, 1)
+        if piece >= num_pieces * num_blocks:
+            return
+        first_row = piece // num_pieces * block
+        last_row = min(first_row + block, num_rows)
+        panel = piece % num_pieces * group
+        last_panel = min(panel + group, num_panels)
+        while panel < last_panel:
+            widest = panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
+            row = first_row
+            while row < last_row:
+                height = tile_height(last_row - row)
+                done = 0
+                while done < widest:
+                    panels = panels_of(height, widest - done)
+                    here = panel + done
+                    integer_tile(
+                        bits,
+                        weights + here * panel_bytes,
+                        panel_bytes,
+                        rows + row * row_bytes,
+                        row_bytes,
+                        row_scales + row * num_groups * 4,
+                        height,
+                        panels,
+                        num_groups,
+                        sums,
+                        ROW_PANELS,
+                    )
+                    _finish(kind, sums, out, scales, bias, row, height, here * LANES, panels, num_outputs)
+                    done += panels
+                row += height
+            panel += widest
+
+
+@njit(error_model="numpy")
+def _finish(
+    kind: Any,
+    sums: int,
+    out: Any,
+    scales: int,
+    bias: int,
+    row: int,
+    height: int,
+    column: int,
+    panels: int,
+    num_outputs: int,
+) -> None:
+    """Sums to outputs: with each output's scale and the bias, in the outputs' precision."""
+    for i in range(height):
+        for panel in range(panels):
+            at = column + panel * LANES
+            left = num_outputs - at
+            value = load(f32_at(sums), i * LANES * MAX_PANELS + panel * LANES)
+            if scales:
+                value = mul(value, load_some(f32_at(scales), at, left))
+            if bias:
+                value = add(value, load_some(like(kind, bias), at, left))
+            store_some(out, (row + i) * num_outputs + at, value, left)
