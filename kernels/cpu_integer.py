@@ -12,9 +12,7 @@ import numpy as np
 from numba import njit
 
 from treille.kernels.cpu_integer_tile import GROUP, HIGHEST, group_bytes, integer_tile, store_integers
-from treille.kernels.cpu_linear import panels_of
 from treille.kernels.cpu_span import tile_height
-from treille.kernels.gemm_tile import MAX_PANELS
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ARGS, WorkerSource
 from treille.kernels.simd import (
@@ -40,10 +38,9 @@ from treille.kernels.simd import (
 from treille.kernels.tile import MAX_ROWS
 
 SMALLEST = np.float32(1e-30)  # a group below this is taken for zeros
-ROW_PANELS = 4 * LANES * MAX_PANELS
 _PANEL_GROUP_8, _PANEL_GROUP_4 = group_bytes(8), group_bytes(4)
 
-_sums_room = stack_room(MAX_ROWS * ROW_PANELS)
+_sums_room = stack_room(MAX_ROWS * LANES * 4)
 
 
 def rows_source(key: str, *, bf16: bool) -> WorkerSource:
@@ -64,7 +61,9 @@ def rows_source(key: str, *, bf16: bool) -> WorkerSource:
 
 def integers_source(key: str, *, bf16: bool) -> WorkerSource:
     """Rows of whole numbers times weights. Words: num_rows, rows to a block, outputs, bits, groups of inputs,
-    panels to a piece, rows, their scales, weights, a float32 scale for each output (or 0), bias (or 0), out.
+    panels to a piece, rows, their scales, weights, a float32 scale for each output (or 0), bias (or 0), out;
+    then x (or 0), elements to a row of it, inputs. With x each thread first rounds all rows for itself, and
+    the rows and their scales have room for every thread's.
     """
 
     def integers_bf16(args: int) -> None:
@@ -84,27 +83,34 @@ def _round_rows(args: int, kind: Any) -> None:
     x, stride = like(kind, read_i64(args, ARGS + 3)), read_i64(args, ARGS + 4)
     out, scales = read_i64(args, ARGS + 5), read_i64(args, ARGS + 6)
     num_groups = (num_inputs + GROUP - 1) // GROUP
-    zero = spread(np.float32(0.0))
     while True:
         first = fetch_add(args, piece)
         if first >= num_rows:
             return
         for row in range(first, min(first + piece, num_rows)):
-            for group in range(num_groups):
-                top, wrong = zero, zero
-                start, end = group * GROUP, min((group + 1) * GROUP, num_inputs)
-                for i in range(start, end, LANES):
-                    value = load_some(x, row * stride + i, end - i)
-                    top = maximum(top, maximum(value, sub(zero, value)))
-                    wrong = fma(value, zero, wrong)  # NaN where the row is not finite: so is its scale then
-                size = largest(top)
-                factor, scale = np.float32(0.0), np.float32(0.0)
-                if size > SMALLEST:
-                    factor, scale = np.float32(HIGHEST) / size, size / np.float32(HIGHEST)
-                write_f32(scales, row * num_groups + group, scale + total(wrong))
-                for i in range(start, start + GROUP, LANES):
-                    value = load_some(x, row * stride + i, end - i) if i < end else zero
-                    store_integers(out + 2 * (row * num_groups * GROUP + i), value, factor)
+            _round_row(
+                x, row * stride, num_inputs, out + row * num_groups * GROUP * 2, scales + row * num_groups * 4
+            )
+
+
+@njit(error_model="numpy")
+def _round_row(x: Any, at: int, num_inputs: int, out: int, scales: int) -> None:
+    zero = spread(np.float32(0.0))
+    for group in range((num_inputs + GROUP - 1) // GROUP):
+        top, wrong = zero, zero
+        start, end = group * GROUP, min((group + 1) * GROUP, num_inputs)
+        for i in range(start, end, LANES):
+            value = load_some(x, at + i, end - i)
+            top = maximum(top, maximum(value, sub(zero, value)))
+            wrong = fma(value, zero, wrong)  # NaN where the row is not finite: so is its scale then
+        size = largest(top)
+        factor, scale = np.float32(0.0), np.float32(0.0)
+        if size > SMALLEST:
+            factor, scale = np.float32(HIGHEST) / size, size / np.float32(HIGHEST)
+        write_f32(scales, group, scale + total(wrong))
+        for i in range(start, start + GROUP, LANES):
+            value = load_some(x, at + i, end - i) if i < end else zero
+            store_integers(out + 2 * i, value, factor)
 
 
 @njit(error_model="numpy")
@@ -120,40 +126,40 @@ def _multiply_integers(args: int, kind: Any) -> None:
     num_pieces = (num_panels + group - 1) // group
     num_blocks = (num_rows + block - 1) // block
     sums = _sums_room()
+    if read_i64(args, ARGS + 12):
+        x, stride, num_inputs = (
+            like(kind, read_i64(args, ARGS + 12)),
+            read_i64(args, ARGS + 13),
+            read_i64(args, ARGS + 14),
+        )
+        thread = fetch_add(args + 8, 1)
+        rows += thread * num_rows * row_bytes
+        row_scales += thread * num_rows * num_groups * 4
+        for row in range(num_rows):
+            _round_row(x, row * stride, num_inputs, rows + row * row_bytes, row_scales + row * num_groups * 4)
     while True:
         piece = fetch_add(args, 1)
         if piece >= num_pieces * num_blocks:
             return
         first_row = piece // num_pieces * block
         last_row = min(first_row + block, num_rows)
-        panel = piece % num_pieces * group
-        last_panel = min(panel + group, num_panels)
-        while panel < last_panel:
-            widest = panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
+        first_panel = piece % num_pieces * group
+        for panel in range(first_panel, min(first_panel + group, num_panels)):
             row = first_row
             while row < last_row:
-                height = tile_height(last_row - row)
-                done = 0
-                while done < widest:
-                    panels = panels_of(height, widest - done)
-                    here = panel + done
-                    integer_tile(
-                        bits,
-                        weights + here * panel_bytes,
-                        panel_bytes,
-                        rows + row * row_bytes,
-                        row_bytes,
-                        row_scales + row * num_groups * 4,
-                        height,
-                        panels,
-                        num_groups,
-                        sums,
-                        ROW_PANELS,
-                    )
-                    _finish(kind, sums, out, scales, bias, row, height, here * LANES, panels, num_outputs)
-                    done += panels
+                height = min(tile_height(last_row - row), MAX_ROWS)
+                integer_tile(
+                    bits,
+                    weights + panel * panel_bytes,
+                    rows + row * row_bytes,
+                    row_bytes,
+                    row_scales + row * num_groups * 4,
+                    height,
+                    num_groups,
+                    sums,
+                )
+                _finish(kind, sums, out, scales, bias, row, height, panel * LANES, num_outputs)
                 row += height
-            panel += widest
 
 
 @njit(error_model="numpy")
@@ -166,17 +172,14 @@ def _finish(
     row: int,
     height: int,
     column: int,
-    panels: int,
     num_outputs: int,
 ) -> None:
     """Sums to outputs: with each output's scale and the bias, in the outputs' precision."""
+    left = num_outputs - column
     for i in range(height):
-        for panel in range(panels):
-            at = column + panel * LANES
-            left = num_outputs - at
-            value = load(f32_at(sums), i * LANES * MAX_PANELS + panel * LANES)
-            if scales:
-                value = mul(value, load_some(f32_at(scales), at, left))
-            if bias:
-                value = add(value, load_some(like(kind, bias), at, left))
-            store_some(out, (row + i) * num_outputs + at, value, left)
+        value = load(f32_at(sums), i * LANES)
+        if scales:
+            value = mul(value, load_some(f32_at(scales), column, left))
+        if bias:
+            value = add(value, load_some(like(kind, bias), column, left))
+        store_some(out, (row + i) * num_outputs + column, value, left)

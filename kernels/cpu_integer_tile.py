@@ -1,4 +1,4 @@
-"""The tile of a quantised linear layer: a few rows of int16 times a few panels of int8 or int4, in int32.
+"""The tile of a quantised linear layer: a few rows of int16 times a panel of int8 or int4, in int32.
 
 The inputs come in groups. Within a group everything is whole numbers, so sums are exact; behind it the sum,
 times the scale of the row's group and (int4) those of the weights' group, is added to the float32 sums in
@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from llvmlite import ir
 from numba import types
 
-from treille.kernels.gemm_tile import tile_panels
 from treille.kernels.instructions import (
     F32,
     F32X16,
@@ -40,7 +39,7 @@ from treille.kernels.instructions import (
     widened,
 )
 from treille.kernels.simd import Kinds, f32x16, operation
-from treille.kernels.tile import STEP_BYTES, plus
+from treille.kernels.tile import ROW_CHOICES, STEP_BYTES, plus
 
 GROUP = 32  # inputs that share a scale
 SCALE_BYTES = 2 * LANES
@@ -59,93 +58,72 @@ def group_bytes(bits: int) -> int:
     return GROUP * LANES * bits // 8 + (SCALE_BYTES if bits == 4 else 0)
 
 
-@operation(lambda *kinds: types.void(*[types.int64] * 11))
+@operation(lambda *kinds: types.void(*[types.int64] * 8))
 def integer_tile(
     builder: Builder,
     kinds: Kinds,
     bits: Value,
-    weights: Value,
-    panel_bytes: Value,
+    panel: Value,
     rows_at: Value,
     row_bytes: Value,
     scales: Value,
     rows: Value,
-    panels: Value,
     groups: Value,
     out: Value,
-    ldo: Value,
 ) -> None:
-    """out[m, 16 p + lane] = sum over groups of scales[m, group] * (rows[m, group] . panel p [group, lane]),
-    times the panel's scale of the group where it has one.
+    """out[m, lane] = sum over groups of scales[m, group] * (rows[m, group] . panel [group, lane]), times the
+    panel's scale of the group where it has one.
 
-    bits: 8 or 4; weights: address of the first panel; rows_at: address of the first row, int16, `row_bytes`
-    to a row; scales: address of float32 [rows, groups]; rows: 1, 2, 3, 4 or 6; panels: 1, 2 or 4, and no more
-    than `tile_panels` has; out: address of float32, `ldo` bytes to a row.
+    bits: 8 or 4; panel: its address; rows_at: address of the first row, int16, `row_bytes` to a row; scales:
+    address of float32 [rows, groups]; rows: one of ROW_CHOICES; out: address of float32 [rows, 16]. One panel
+    at a time, so that memory is read in a single stream: more of them made one row a quarter slower.
     """
     done = builder.append_basic_block("integers_done")
-    key = builder.add(
-        builder.mul(bits, ir.Constant(I64, 64)), builder.add(builder.mul(rows, ir.Constant(I64, 8)), panels)
-    )
-    switch = builder.switch(key, done)
-    shapes = [(m, n) for m, most in tile_panels().items() for n in (1, 2, 4) if n <= most]
+    switch = builder.switch(builder.add(builder.mul(bits, ir.Constant(I64, 8)), rows), done)
     for width in (8, 4):
-        for m, n in shapes:
-            block = builder.append_basic_block(f"integers_{width}_{m}x{n}")
-            switch.add_case(ir.Constant(I64, width * 64 + m * 8 + n), block)
+        for m in ROW_CHOICES:
+            block = builder.append_basic_block(f"integers_{width}_{m}")
+            switch.add_case(ir.Constant(I64, width * 8 + m), block)
             builder.position_at_end(block)
-            _tile(
-                builder,
-                width,
-                m,
-                n,
-                (weights, panel_bytes, rows_at, row_bytes, scales, groups, out, ldo),
-            )
+            _tile(builder, width, m, (panel, rows_at, row_bytes, scales, groups, out))
             builder.branch(done)
     builder.position_at_end(done)
 
 
-def _tile(builder: Builder, bits: int, m: int, n: int, given: Sequence[Value]) -> None:
-    weights, panel_bytes, rows_at, row_bytes, scales, groups, out, ldo = given
+def _tile(builder: Builder, bits: int, m: int, given: Sequence[Value]) -> None:
+    panel, rows_at, row_bytes, scales, groups, out = given
     rows = [builder.add(rows_at, builder.mul(row_bytes, ir.Constant(I64, i))) for i in range(m)]
     scale_bytes = builder.mul(groups, ir.Constant(I64, 4))
     scale_rows = [builder.add(scales, builder.mul(scale_bytes, ir.Constant(I64, i))) for i in range(m)]
-    bases = [builder.add(weights, builder.mul(panel_bytes, ir.Constant(I64, j))) for j in range(n)]
-    places = [
-        [plus(builder, plus(builder, out, builder.mul(ldo, ir.Constant(I64, i))), j, STEP_BYTES) for j in range(n)]
-        for i in range(m)
-    ]
-    for place in (place for line in places for place in line):
+    places = [plus(builder, out, i, STEP_BYTES) for i in range(m)]
+    for place in places:
         store_at(builder, place, constant(F32X16, 0.0))
-    slots = [[code.alloca_once(builder, I32X16) for _ in range(n)] for _ in range(m)]
+    slots = [code.alloca_once(builder, I32X16) for _ in range(m)]
     head = group_bytes(bits) - GROUP * LANES * bits // 8
     with code.for_range(builder, groups, intp=I64) as outer:
-        for slot in (slot for line in slots for slot in line):
+        for slot in slots:
             builder.store(constant(I32X16, 0), slot)
-        shift = builder.mul(outer.index, ir.Constant(I64, group_bytes(bits)))
-        here = [builder.add(base, shift) for base in bases]
-        words = [builder.add(row, builder.mul(outer.index, ir.Constant(I64, 2 * GROUP))) for row in rows]
+        here = plus(builder, panel, outer.index, group_bytes(bits))
+        words = [plus(builder, row, outer.index, 2 * GROUP) for row in rows]
         steps = ir.Constant(I64, GROUP // 2 // pairs_of(bits))
         with code.for_range(builder, steps, intp=I64) as inner:
-            at = builder.mul(inner.index, ir.Constant(I64, STEP_BYTES))
+            step = plus(builder, plus(builder, here, inner.index, STEP_BYTES), head)
             first = builder.mul(inner.index, ir.Constant(I64, pairs_of(bits)))
-            stored = [builder.add(builder.add(base, ir.Constant(I64, head)), at) for base in here]
             for pair in range(pairs_of(bits)):
-                factors = [_pair_of_weights(builder, bits, place, pair) for place in stored]
+                weights = _pair_of_weights(builder, bits, step, pair)
                 index = builder.add(first, ir.Constant(I64, pair))
-                for row, line in zip(words, slots, strict=True):
+                for row, slot in zip(words, slots, strict=True):
                     word = splat(builder, load_at(builder, plus(builder, row, index, 4), I32))
-                    _add_products(builder, word, factors, line)
-        factors = [widened(builder, load_at(builder, base, I16X16)) for base in here] if bits == 4 else []
-        for i in range(m):
-            scale = splat(builder, load_at(builder, plus(builder, scale_rows[i], outer.index, 4), F32))
-            for j in range(n):
-                value = builder.sitofp(builder.load(slots[i][j]), F32X16)
-                if factors:
-                    value = builder.fmul(value, factors[j])
-                summed = call(
-                    builder, "llvm.fma.v16f32", F32X16, value, scale, load_at(builder, places[i][j], F32X16)
-                )
-                store_at(builder, places[i][j], summed)
+                    products = _products(builder, builder.bitcast(word, I16X32), weights)
+                    builder.store(builder.add(builder.load(slot), products), slot)
+        factor = widened(builder, load_at(builder, here, I16X16)) if bits == 4 else None
+        for slot, scale_row, place in zip(slots, scale_rows, places, strict=True):
+            scale = splat(builder, load_at(builder, plus(builder, scale_row, outer.index, 4), F32))
+            value = builder.sitofp(builder.load(slot), F32X16)
+            if factor is not None:
+                value = builder.fmul(value, factor)
+            before = load_at(builder, place, F32X16)
+            store_at(builder, place, call(builder, "llvm.fma.v16f32", F32X16, value, scale, before))
 
 
 def _pair_of_weights(builder: Builder, bits: int, step: Value, pair: int) -> Value:
@@ -157,12 +135,6 @@ def _pair_of_weights(builder: Builder, bits: int, step: Value, pair: int) -> Val
     if pair < 3:
         halves = builder.shl(halves, constant(I16X32, 12 - 4 * pair))
     return builder.ashr(halves, constant(I16X32, 12))
-
-
-def _add_products(builder: Builder, word: Value, factors: list[Value], slots: list[Value]) -> None:
-    left = builder.bitcast(word, I16X32)
-    for slot, right in zip(slots, factors, strict=True):
-        builder.store(builder.add(builder.load(slot), _products(builder, left, right)), slot)
 
 
 def _products(builder: Builder, left: Value, right: Value) -> Value:
@@ -182,8 +154,10 @@ def _products(builder: Builder, left: Value, right: Value) -> Value:
             for half in (0, 1)
         )
         return builder.shuffle_vector(low, high, ir.Constant(I32X16, list(range(LANES))))
-    lower = [builder.ashr(builder.shl(builder.bitcast(x, I32X16), constant(I32X16, 16)), constant(I32X16, 16)) for x in (left, right)]
-    upper = [builder.ashr(builder.bitcast(x, I32X16), constant(I32X16, 16)) for x in (left, right)]
+    words = [builder.bitcast(value, I32X16) for value in (left, right)]
+    half = constant(I32X16, 16)
+    lower = [builder.ashr(builder.shl(word, half), half) for word in words]
+    upper = [builder.ashr(word, half) for word in words]
     return builder.add(builder.mul(*lower), builder.mul(*upper))
 
 
@@ -200,4 +174,3 @@ def store_integers(builder: Builder, kinds: Kinds, address: Value, value: Value,
     bounded = call(builder, "llvm.minnum.v16f32", F32X16, bounded, constant(F32X16, HIGHEST))
     whole = builder.fptosi(call(builder, "llvm.rint.v16f32", F32X16, bounded), I32X16)
     store_at(builder, address, builder.trunc(whole, I16X16))
-

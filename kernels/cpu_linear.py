@@ -77,7 +77,7 @@ def linear_source(key: str, *, bf16: bool) -> WorkerSource:
 
 
 @njit(error_model="numpy")
-def panels_of(height: int, left: int) -> int:
+def _panels_of(height: int, left: int) -> int:
     """How many panels the next tile of so many rows spans."""
     most = 4 if WIDEST == 4 and (height == 1 or _WIDE_ROWS) else (2 if height <= 3 else 1)
     while most > left:
@@ -111,13 +111,13 @@ def _multiply_all(args: int, kind: Any) -> None:
         last_panel = min(first_panel + group, num_panels)
         panel = first_panel
         while panel < last_panel:
-            widest = panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
+            widest = _panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
             row = first_row
             while row < last_row:
                 height = tile_height(last_row - row)
                 done = 0
                 while done < widest:
-                    panels = panels_of(height, widest - done)
+                    panels = _panels_of(height, widest - done)
                     here = panel + done
                     gemm_tile(
                         like(kind, weights + here * panel_bytes),

@@ -16,6 +16,7 @@ MIN_TEAM_PRODUCTS = 1 << 17
 MIN_TEAM_ELEMENTS = 1 << 15
 BLOCK_ROWS = 96  # what stays in the second cache
 PIECE_PANELS = 4
+OWN_ROWS = 8  # up to which each thread rounds the rows for itself: quicker than to wake the team for it
 
 
 class IntegerWorkers:
@@ -53,6 +54,9 @@ class QuantizedLinear:
         self._panels = integer_panels(weight)
         self._scales = weight.scales[:, 0].contiguous() if weight.bits == 8 else None
         self._num_groups = self._panels.shape[1]
+        self._addresses = tuple(
+            0 if tensor is None else tensor.data_ptr() for tensor in (self._panels, self._scales, bias)
+        )
         self._workers, self._team = workers, team
 
     @property
@@ -68,7 +72,15 @@ class QuantizedLinear:
         out = x.new_empty(num_rows, self.out_features)
         if num_rows == 0:
             return out
-        rows, scales = self._whole(x)
+        x = x if x.stride(1) == 1 else x.contiguous()
+        work = num_rows * self.out_features * self.in_features
+        num_threads = torch.get_num_threads() if work >= MIN_TEAM_PRODUCTS else 1
+        own = num_rows <= OWN_ROWS
+        copies = num_threads if own else 1
+        rows = torch.empty(copies * num_rows * self._num_groups * GROUP, dtype=torch.int16)
+        scales = torch.empty(copies * num_rows * self._num_groups)
+        if not own:
+            self._round(x, rows, scales)
         words = (
             num_rows,
             min(num_rows, BLOCK_ROWS),
@@ -78,27 +90,22 @@ class QuantizedLinear:
             PIECE_PANELS,
             rows.data_ptr(),
             scales.data_ptr(),
-            self._panels.data_ptr(),
-            0 if self._scales is None else self._scales.data_ptr(),
-            0 if self._bias is None else self._bias.data_ptr(),
+            *self._addresses,
             out.data_ptr(),
+            x.data_ptr() if own else 0,
+            x.stride(0),
+            self.in_features,
         )
-        work = num_rows * self.out_features * self.in_features
-        num_threads = torch.get_num_threads() if work >= MIN_TEAM_PRODUCTS else 1
         self._team.run(self._workers.multiply, words, num_threads=num_threads)
         return out
 
-    def _whole(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows as int16 [T, groups * GROUP], and their scales [T, groups]."""
-        x = x if x.stride(1) == 1 else x.contiguous()
+    def _round(self, x: Tensor, rows: Tensor, scales: Tensor) -> None:
+        """Writes the rows as int16 [T, groups * GROUP], and their scales [T, groups]."""
         num_rows = x.shape[0]
-        rows = torch.empty(num_rows, self._num_groups * GROUP, dtype=torch.int16)
-        scales = torch.empty(num_rows, self._num_groups)
         num_threads = torch.get_num_threads() if x.numel() >= MIN_TEAM_ELEMENTS else 1
         piece = max(1, num_rows // (4 * num_threads)) if num_threads > 1 else num_rows
         words = (num_rows, piece, self.in_features, x.data_ptr(), x.stride(0), rows.data_ptr())
         self._team.run(self._workers.rows, (*words, scales.data_ptr()), num_threads=num_threads)
-        return rows, scales
 
 
 def integer_panels(weight: QuantizedWeight) -> Tensor:

@@ -31,7 +31,7 @@ class QuantizedWeight:
 
     def dequantized(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """What it stands for, [out, in]."""
-        num_outputs, num_inputs = self.values.shape
+        num_inputs = self.values.shape[1]
         if self.bits == 8:
             return self.values.to(dtype) * self.scales.to(dtype)
         each = self.scales.to(dtype).repeat_interleave(GROUP, dim=1)[:, :num_inputs]

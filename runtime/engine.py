@@ -38,7 +38,13 @@ from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
 
 DEVICES = ("cpu", "cuda")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# Of activations and cache, and the bits of the linear layers' weights where those are rounded.
+DTYPES = {
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    "int8": (torch.bfloat16, 8),
+    "int4": (torch.bfloat16, 4),
+}
 
 
 class Engine:
@@ -46,9 +52,11 @@ class Engine:
 
     `model` is an alias ("smollm2-135m"), a Hugging Face folder, a GGUF file, a hub id, or a LoadedModel.
     `device` is "cpu" or "cuda" (None: CUDA where there is one), `dtype` "float32" or "bfloat16" (None: what
-    the device is fast at). `max_seq_len` limits prompt and output together, in tokens; `max_num_seqs` and
-    `max_batched_tokens` limit one step; `max_queued` is how many requests may wait beyond those that run;
-    `kv_memory` sizes the KV pool in bytes or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
+    the device is fast at), or, on the CPU, "int8" or "int4": bfloat16 with the linear layers' weights
+    rounded, the output layer's to int8 (docs/engine.md has what that costs and gains). `max_seq_len` limits
+    prompt and output together, in tokens; `max_num_seqs` and `max_batched_tokens` limit one step;
+    `max_queued` is how many requests may wait beyond those that run; `kv_memory` sizes the KV pool in bytes
+    or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
     "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `eviction` says which
     cached prefixes go first where memory is short: those used longest ago ("lru"), least often ("lfu") or by
     requests of the lowest priority ("priority"; then the oldest). `host_memory`, sized like `kv_memory`,
@@ -81,15 +89,21 @@ class Engine:
         seed: int = 0,
         compile: Compile | None = None,
     ) -> None:
-        where, precision = _device(device), _dtype(dtype)
+        where, (precision, bits) = _device(device), _dtype(dtype)
+        if bits is not None and where.type != "cpu":
+            raise InvalidRequest(
+                f"dtype {dtype} runs on the CPU alone: take bfloat16 on {where.type}, or device cpu",
+                field="dtype",
+            )
         if isinstance(model, LoadedModel):
             loaded = model
             if device is not None and where != loaded.model.device:
                 raise InvalidRequest(f"the loaded model is on {loaded.model.device}", field="device")
-            if dtype is not None and precision != loaded.model.dtype:
-                raise InvalidRequest(f"the loaded model is {loaded.model.dtype}", field="dtype")
+            if dtype is not None and (precision, bits) != (loaded.model.dtype, loaded.bits):
+                stored = "" if loaded.bits is None else f" with weights of {loaded.bits} bits"
+                raise InvalidRequest(f"the loaded model is {loaded.model.dtype}{stored}", field="dtype")
         else:
-            loaded = load_model(model, dtype=precision, device=where, max_seq_len=max_seq_len)
+            loaded = load_model(model, dtype=precision, device=where, max_seq_len=max_seq_len, bits=bits)
         self.config = resolve_config(
             loaded.config,
             page_bytes=loaded.model.page_bytes,
@@ -477,9 +491,9 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _dtype(name: str | None) -> torch.dtype | None:
+def _dtype(name: str | None) -> tuple[torch.dtype | None, int | None]:
     if name is None:
-        return None
+        return None, None
     if name not in DTYPES:
         raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {name!r}", field="dtype")
     return DTYPES[name]

@@ -33,7 +33,7 @@ ModelArgument = Annotated[
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu or cuda; by default CUDA where there is one.")]
 DtypeOption = Annotated[
-    str | None, typer.Option(help="float32 or bfloat16; by default what the device is fast at.")
+    str | None, typer.Option(help="float32, bfloat16, int8 or int4; by default what the device is fast at.")
 ]
 
 WhitespaceOption = Annotated[

@@ -10,11 +10,14 @@ from torch.nn import functional
 
 from treille.kernels.api import KV_DTYPES
 from treille.kernels.cpu import PackedLinear
+from treille.kernels.quantize import quantize
 from treille.kernels.select import select_cpu_kernels
 
 
 class Linear:
     """`x [T, in] -> x @ weight.T + bias [T, out]`, all in the weight's dtype.
+
+    `bits` 8 or 4 rounds the weight (CPU only; `quantize.py` says how), None keeps it as it is.
 
     On a CPU the weight is laid out once, instead of at every call: by oneDNN where that multiplies the dtype
     at full speed (one row of SmolLM2's projections then takes about half the time, 64 rows about four
@@ -22,12 +25,15 @@ class Linear:
     See benchmarks/LOG.md. `packed` is the layer in our own kernel's layout, if that multiplies it.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, bits: int | None = None) -> None:
         self.out_features, self.in_features = weight.shape
         self._bias = bias
         self.packed: PackedLinear | None = None
         self._multiply: Callable[[Tensor], Tensor] = self._plainly
-        if can_pack(weight):
+        if bits is not None:
+            rounded = quantize(weight, bits)
+            self._multiply = select_cpu_kernels().pack_quantized(rounded, bias, dtype=weight.dtype)
+        elif can_pack(weight):
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
             self._multiply = self._by_onednn
         elif weight.device.type == "cpu" and weight.dtype in KV_DTYPES:

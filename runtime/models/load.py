@@ -26,13 +26,15 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModel:
-    """A model ready to run. `folder` is where its files lie; None for a GGUF file."""
+    """A model ready to run. `folder` is where its files lie; None for a GGUF file. `bits` are those of the
+    linear layers' weights where they were rounded: 8, 4 or None."""
 
     name: str
     config: ModelConfig
     model: LanguageModel
     tokenizer: Tokenizer
     folder: Path | None
+    bits: int | None = None
 
 
 def load_model(
@@ -41,20 +43,20 @@ def load_model(
     dtype: torch.dtype | None = None,
     device: torch.device,
     max_seq_len: int | None = None,
+    bits: int | None = None,
 ) -> LoadedModel:
     """Load an alias, a folder, a GGUF file or a hub id.
 
     `dtype` is float32 or bfloat16; None picks bfloat16 where the hardware multiplies it, else float32.
+    `bits` 8 or 4 rounds the weights of linear layers (CPU only).
     Raises `ModelNotFound`, `UnsupportedModel` or `ModelError`, each with what to do about it.
     """
     dtype = default_dtype(device) if dtype is None else dtype
     if dtype not in DTYPES:
         raise ModelError(f"dtype must be torch.float32 or torch.bfloat16, not {dtype}")
     place = resolve_model(source)
-    if place.is_gguf:
-        config, weights, tokenizer = _read_gguf(place.path, dtype, device)
-    else:
-        config, weights, tokenizer = _read_folder(place.path, dtype, device)
+    read = _read_gguf if place.is_gguf else _read_folder
+    config, weights, tokenizer = read(place.path, dtype, device, bits)
     try:
         model = LlamaModel(config, weights, select_kernels(device), max_seq_len=max_seq_len)
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -63,7 +65,8 @@ def load_model(
         if "allocate memory" not in str(error):
             raise
         raise ModelError(_too_long(config, max_seq_len)) from error
-    return LoadedModel(place.name, config, model, tokenizer, None if place.is_gguf else place.path)
+    folder = None if place.is_gguf else place.path
+    return LoadedModel(place.name, config, model, tokenizer, folder, bits)
 
 
 def _too_long(config: ModelConfig, max_seq_len: int | None) -> str:
@@ -88,19 +91,20 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def _read_folder(
-    folder: Path, dtype: torch.dtype, device: torch.device
+    folder: Path, dtype: torch.dtype, device: torch.device, bits: int | None
 ) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
     config = read_config(folder)
     with SafetensorsSource(folder) as source:
-        weights = load_weights(config, source, dtype=dtype, device=device)
+        weights = load_weights(config, source, dtype=dtype, device=device, bits=bits)
     return config, weights, Tokenizer.from_folder(folder)
 
 
 def _read_gguf(
-    path: Path, dtype: torch.dtype, device: torch.device
+    path: Path, dtype: torch.dtype, device: torch.device, bits: int | None
 ) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
     with GGUFSource(path) as source, TemporaryDirectory(prefix="treille-") as scratch:
         for name, content in source.tokenizer_files().items():
             (Path(scratch) / name).write_bytes(content)
         tokenizer = Tokenizer.from_folder(scratch)
-        return source.config, load_weights(source.config, source, dtype=dtype, device=device), tokenizer
+        weights = load_weights(source.config, source, dtype=dtype, device=device, bits=bits)
+        return source.config, weights, tokenizer

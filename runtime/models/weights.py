@@ -15,6 +15,7 @@ from treille.runtime.models.linear import Linear
 
 _STORED = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _SHOWN = 5
+HEAD_BITS = 8  # of a quantised output layer: four cost more than they save (benchmarks/LOG.md)
 
 
 class TensorSource(Protocol):
@@ -118,17 +119,31 @@ def check_tensors(config: ModelConfig, source: TensorSource) -> None:
 
 
 def load_weights(
-    config: ModelConfig, source: TensorSource, *, dtype: torch.dtype, device: torch.device
+    config: ModelConfig,
+    source: TensorSource,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    bits: int | None = None,
 ) -> ModelWeights:
-    """Check and fuse every tensor, one at a time, so that memory holds the model about once."""
+    """Check and fuse every tensor, one at a time, so that memory holds the model about once.
+
+    `bits` 8 or 4 rounds the weights of linear layers, those of the output layer to 8; norms and embedding
+    stay in `dtype`. Raises `UnsupportedModel` for weights that cannot be rounded.
+    """
     check_tensors(config, source)
-    reader = _Reader(source, dtype, device)
+    if bits is not None and device.type != "cpu":
+        raise UnsupportedModel(
+            f"weights of {bits} bits are multiplied on the CPU alone, not on {device.type}"
+        )
+    reader = _Reader(source, dtype, device, bits)
     embedding = reader.tensor("model.embed_tokens.weight")
     layers = tuple(
         _load_layer(reader, config, f"model.layers.{index}.") for index in range(config.num_layers)
     )
     head = embedding if config.tie_word_embeddings else reader.tensor("lm_head.weight")
-    return ModelWeights(embedding, layers, reader.tensor("model.norm.weight"), Linear(head))
+    lm_head = reader.packed("lm_head", head, None, bits=None if bits is None else HEAD_BITS)
+    return ModelWeights(embedding, layers, reader.tensor("model.norm.weight"), lm_head)
 
 
 def _load_layer(reader: _Reader, config: ModelConfig, prefix: str) -> LayerWeights:
@@ -151,6 +166,7 @@ class _Reader:
     source: TensorSource
     dtype: torch.dtype
     device: torch.device
+    bits: int | None
 
     def tensor(self, *names: str) -> Tensor:
         """The named tensors stacked along their first dimension."""
@@ -171,7 +187,14 @@ class _Reader:
 
     def linear(self, names: tuple[str, ...], *, has_bias: bool) -> Linear:
         bias = self.tensor(*(f"{name}.bias" for name in names)) if has_bias else None
-        return Linear(self.tensor(*(f"{name}.weight" for name in names)), bias)
+        weight = self.tensor(*(f"{name}.weight" for name in names))
+        return self.packed(", ".join(names), weight, bias, bits=self.bits)
+
+    def packed(self, name: str, weight: Tensor, bias: Tensor | None, *, bits: int | None) -> Linear:
+        try:
+            return Linear(weight, bias, bits=bits)
+        except ValueError as error:
+            raise UnsupportedModel(f"{self.source.where}: {name} cannot have {bits} bits: {error}") from error
 
 
 def _some(names: Iterable[str]) -> str:
