@@ -15,10 +15,13 @@ MAX_CONTINUATIONS = 4096
 MAX_PRIORITY = 2**31 - 1
 
 
-def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_len: int) -> None:
+def check_request(
+    request: Request | ScoreRequest, *, num_tokens: int, max_seq_len: int, is_pool_bound: bool = False
+) -> None:
     """Raise InvalidRequest for what is wrong with a request, naming the field.
 
-    Token ids must be below `num_tokens`; prompt and output together hold at most `max_seq_len` tokens.
+    Token ids must be below `num_tokens`; prompt and output together hold at most `max_seq_len` tokens,
+    `is_pool_bound` because the KV pool holds no more.
     """
     if not isinstance(request, Request | ScoreRequest):
         raise InvalidRequest(f"submit takes a Request or a ScoreRequest, not {request!r:.80}")
@@ -46,9 +49,10 @@ def check_request(request: Request | ScoreRequest, *, num_tokens: int, max_seq_l
     length = len(request.prompt_ids) + max(map(len, texts[1:]), default=0)
     wants_room = isinstance(request, Request) and request.params.max_tokens > 0
     if length + wants_room > max_seq_len:
+        holder, setting = ("KV pool", "kv_memory") if is_pool_bound else ("context", "max_seq_len")
         raise InvalidRequest(
-            f"the prompt has {length} tokens and the context holds {max_seq_len}, output included: "
-            f"shorten it, or raise max_seq_len",
+            f"the prompt has {length} tokens and the {holder} holds {max_seq_len}, output included: "
+            f"shorten it, or raise {setting}",
             field="prompt",
         )
     if isinstance(request, Request):

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-import torch
-
 from treille.radix.order import Eviction
 from treille.runtime.errors import InvalidRequest, ModelError
+from treille.runtime.memory import pool_bytes, shown
 from treille.runtime.models.config import ModelConfig
 from treille.runtime.scheduler import SchedulePolicy
 
-# Share of the machine's memory that the KV pool may take when nobody says how much.
-CPU_KV_SHARE = 0.25
-CUDA_KV_SHARE = 0.85
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+# Share of the available memory that the KV pool may take when nobody says how much.
+KV_SHARES = {"cpu": 0.5, "cuda": 0.85}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """Settings of one engine. Lengths and sizes count tokens, except `num_pages`."""
+    """Settings of one engine. Lengths and sizes count tokens, except `num_pages`.
+
+    `reserve_kv`: the pool's memory is taken when it is made, not page by page when it is first used.
+    `is_pool_bound`: what limits `max_seq_len` is the pool, not the model or the caller.
+    """
 
     max_seq_len: int
     max_num_seqs: int
     max_batched_tokens: int
     max_queued: int
     num_pages: int
+    reserve_kv: bool
+    is_pool_bound: bool
     page_size: int
     enable_prefix_caching: bool
     schedule_policy: SchedulePolicy
@@ -54,12 +55,13 @@ def resolve_config(
     model: ModelConfig,
     *,
     page_bytes: Callable[[int], int],
-    device: torch.device,
+    device: str,
+    available: int,
     max_seq_len: int | None,
     max_num_seqs: int,
     max_batched_tokens: int,
     max_queued: int,
-    kv_memory: int | str | None,
+    kv_memory: int | float | str | None,
     page_size: int,
     enable_prefix_caching: bool,
     schedule_policy: str,
@@ -70,10 +72,14 @@ def resolve_config(
 ) -> EngineConfig:
     """Check the settings and work out the pool's size.
 
-    `page_bytes` tells what one page of a given size takes. `kv_memory` is in bytes, or text such as
-    "2GiB"; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most a quarter of
-    the machine's memory (on CUDA: of what is free, 85 %). `host_memory` is written likewise; None: none.
-    Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence.
+    `page_bytes` tells what one page of a given size takes; `device` is "cpu" or "cuda", `available` its
+    memory in bytes that is left beside the weights. `kv_memory` is bytes or a share of that (`pool_bytes`),
+    and is reserved; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most half of
+    what is available (on CUDA 85 %), and on the CPU each page only when it is first used. Where nobody says
+    what `max_seq_len` is, a pool too small for the model's context limits it. `host_memory` is bytes or text;
+    None: none.
+    Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence or
+    is larger than the memory.
     """
     for name, value, low, high in (
         ("max_num_seqs", max_num_seqs, 1, 65_536),
@@ -105,16 +111,24 @@ def resolve_config(
     # One page more than the longest sequence needs: it may borrow the page it copies its start from.
     least, wanted = max_pages + 1, max_pages * max_num_seqs + 1
     if kv_memory is None:
-        # Without a word on the length, a long-context model must not fail for want of memory.
-        num_pages = min(wanted, _memory(device) // bytes_each)
-        if num_pages < least and max_seq_len is None:
-            least, length = num_pages, (num_pages - 1) * page_size
+        num_pages = min(wanted, int(available * KV_SHARES[device]) // bytes_each)
     else:
-        num_pages = parse_bytes(kv_memory) // bytes_each
-    if num_pages < max(least, 2):
+        num_bytes = pool_bytes(kv_memory, available)
+        num_pages = num_bytes // bytes_each
+        if num_bytes > available:
+            raise ModelError(
+                f"kv_memory asks for {shown(num_bytes)} and {shown(available)} are available beside the "
+                f"weights: lower it, or give a share of what is available, such as 0.5"
+            )
+    is_pool_bound = max_seq_len is None and num_pages < least
+    if is_pool_bound:
+        # Without a word on the length, a long-context model must not fail for want of memory.
+        least, length = num_pages, (num_pages - 1) * page_size
+    if num_pages < max(least, 2) or length < 2:
         raise ModelError(
             f"the KV pool would hold {max(num_pages - 1, 0) * page_size} tokens, too few for one sequence of "
-            f"max_seq_len={length}: set kv_memory to {least * bytes_each} bytes or more, or lower max_seq_len"
+            f"max_seq_len={length}: set kv_memory to {max(least, 2) * bytes_each} bytes or more, or lower "
+            f"max_seq_len ({shown(available)} are available)"
         )
     return EngineConfig(
         max_seq_len=length,
@@ -122,11 +136,13 @@ def resolve_config(
         max_batched_tokens=max_batched_tokens,
         max_queued=max_queued,
         num_pages=num_pages,
+        reserve_kv=kv_memory is not None,
+        is_pool_bound=is_pool_bound,
         page_size=page_size,
         enable_prefix_caching=enable_prefix_caching,
         schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
         eviction=_eviction(eviction),
-        num_host_pages=_host_pages(host_memory, bytes_each),
+        num_host_pages=_host_pages(host_memory, bytes_each, available),
         jump_forward=jump_forward,
         seed=seed,
     )
@@ -141,36 +157,14 @@ def _eviction(name: str) -> Eviction:
     raise InvalidRequest(f"eviction must be one of {names}, not {name!r}", field="eviction")
 
 
-def _host_pages(memory: int | str | None, bytes_each: int) -> int:
+def _host_pages(memory: int | float | str | None, bytes_each: int, available: int) -> int:
     if memory is None:
         return 0
-    wanted, total = parse_bytes(memory, field="host_memory"), _machine_memory()
-    if not bytes_each <= wanted <= total:
+    wanted = pool_bytes(memory, available, field="host_memory")
+    if not bytes_each <= wanted <= available:
         raise InvalidRequest(
             f"host_memory is {wanted} bytes: it must hold a page of {bytes_each} at least, "
-            f"and the machine has {total}",
+            f"and {available} are available",
             field="host_memory",
         )
     return wanted // bytes_each
-
-
-def parse_bytes(text: int | str, *, field: str = "kv_memory") -> int:
-    """Bytes from a number or from text such as "512MiB" or "2GB". Raises InvalidRequest."""
-    if isinstance(text, int) and not isinstance(text, bool) and text > 0:
-        return text
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", str(text).strip().lower())
-    if found is None or float(found[1]) <= 0:
-        raise InvalidRequest(f"{field} must be bytes, or text such as 2GiB, not {text!r}", field=field)
-    return int(float(found[1]) * UNITS[found[2] or ""])
-
-
-def _memory(device: torch.device) -> int:
-    """Bytes that the pool may take by default."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free * CUDA_KV_SHARE)
-    return int(_machine_memory() * CPU_KV_SHARE)
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

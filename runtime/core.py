@@ -75,6 +75,7 @@ class EngineCore:
             num_pages=config.num_pages,
             page_size=config.page_size,
             max_positions=config.max_seq_len,
+            reserve=config.reserve_kv,
         )
         host = HostPages(self._runner.kv, config.num_host_pages) if config.num_host_pages else None
         self.cache = PrefixCache(

@@ -31,6 +31,7 @@ from treille.runtime.grammar import Grammar
 from treille.runtime.group import Start
 from treille.runtime.healing import Seam, take_back
 from treille.runtime.matching import TextMatcher, TokenIndex
+from treille.runtime.memory import available_memory
 from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.params import SamplingParams
 from treille.runtime.pinned import CachedPrefix
@@ -55,15 +56,17 @@ class Engine:
     the device is fast at), or, on the CPU, "int8" or "int4": bfloat16 with the linear layers' weights
     rounded, the output layer's to int8 (docs/engine.md has what that costs and gains). `max_seq_len` limits
     prompt and output together, in tokens; `max_num_seqs` and `max_batched_tokens` limit one step;
-    `max_queued` is how many requests may wait beyond those that run; `kv_memory` sizes the KV pool in bytes
-    or text such as "2GiB"; `page_size` is in tokens. `schedule_policy`
-    "lpm" admits the longest cached prefix first, "fcfs" the oldest request. `eviction` says which
-    cached prefixes go first where memory is short: those used longest ago ("lru"), least often ("lfu") or by
-    requests of the lowest priority ("priority"; then the oldest). `host_memory`, sized like `kv_memory`,
-    keeps what was evicted until it matches again. `jump_forward` adds text that a constraint leaves no choice
-    about without sampling it (`forced.py` says what that keeps). `seed` makes requests that bring no seed of
-    their own reproducible, in order of submission. `compile` takes the place of `compile_constraint`, for
-    tests.
+    `max_queued` is how many requests may wait beyond those that run; `kv_memory` sizes the KV pool: bytes,
+    text such as "2GiB", or a share of the memory that is available beside the weights, 0.4 or "40%". A pool
+    of a given size is reserved at the start, and refused if there is not so much memory, so that a full one
+    cannot run out of it; without `kv_memory` pages are taken when they are first used. `page_size` is in
+    tokens. `schedule_policy` "lpm" admits the longest cached prefix first, "fcfs" the oldest request.
+    `eviction` says which cached prefixes go first where memory is short: those used longest ago ("lru"),
+    least often ("lfu") or by requests of the lowest priority ("priority"; then the oldest). `host_memory`, in
+    bytes or text, keeps what was evicted until it matches again. `jump_forward` adds text that a constraint
+    leaves no choice about without sampling it (`forced.py` says what that keeps). `seed` makes requests that
+    bring no seed of their own reproducible, in order of submission. `compile` takes the place of
+    `compile_constraint`, for tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.
@@ -79,7 +82,7 @@ class Engine:
         max_num_seqs: int = 64,
         max_batched_tokens: int = 2048,
         max_queued: int = 4096,
-        kv_memory: int | str | None = None,
+        kv_memory: int | float | str | None = None,
         page_size: int = 16,
         enable_prefix_caching: bool = True,
         schedule_policy: str = "lpm",
@@ -107,7 +110,8 @@ class Engine:
         self.config = resolve_config(
             loaded.config,
             page_bytes=loaded.model.page_bytes,
-            device=loaded.model.device,
+            device=loaded.model.device.type,
+            available=available_memory(loaded.model.device),
             max_seq_len=max_seq_len,
             max_num_seqs=max_num_seqs,
             max_batched_tokens=max_batched_tokens,
@@ -203,7 +207,7 @@ class Engine:
             for prompt, one in zip(prompts, each, strict=True)
         ]
         for request in requests:
-            check_request(request, num_tokens=self._num_tokens, max_seq_len=self.max_seq_len)
+            self._check(request)
         streams: list[EventStream] = []
         try:
             for request in requests:
@@ -312,7 +316,7 @@ class Engine:
         self, request: Request | ScoreRequest, *, limited: bool, done: Callable[[], None] | None = None
     ) -> EventStream:
         """`done` is called in the loop when the request has finished well, before anything else happens."""
-        check_request(request, num_tokens=self._num_tokens, max_seq_len=self.max_seq_len)
+        self._check(request)
         with self._wake:
             self._expect_open()
             if limited and len(self._streams) >= self.config.max_num_seqs + self.config.max_queued:
@@ -332,6 +336,14 @@ class Engine:
             if request_id not in self._streams:  # aborted meanwhile
                 self._compiling.cancel(request_id)
         return stream
+
+    def _check(self, request: Request | ScoreRequest) -> None:
+        check_request(
+            request,
+            num_tokens=self._num_tokens,
+            max_seq_len=self.max_seq_len,
+            is_pool_bound=self.config.is_pool_bound,
+        )
 
     def _expect_open(self) -> None:
         if self._closing or not self._thread.is_alive():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from array import array
 
 import numpy as np
@@ -12,16 +13,28 @@ from treille.kernels.api import KVCache, Ragged
 from treille.runtime.models.llama import LanguageModel, ModelInputs
 from treille.runtime.scheduler import Chunk, StepPlan
 
+SYSTEM_PAGE = mmap.PAGESIZE
+
 
 class ModelRunner:
     """Runs a model over the flat concatenation of a plan's chunks, on a KV pool of its own."""
 
-    def __init__(self, model: LanguageModel, *, num_pages: int, page_size: int, max_positions: int) -> None:
-        """`max_positions` is the longest sequence, in tokens."""
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        num_pages: int,
+        page_size: int,
+        max_positions: int,
+        reserve: bool = False,
+    ) -> None:
+        """`max_positions` is the longest sequence, in tokens. `reserve` takes the pool's memory now."""
         self._model = model
         self._max_positions = max_positions
         self._kv: KVCache = model.new_kv(num_pages, page_size)
         self._page_size = page_size
+        if reserve:
+            _touch(self._kv)
 
     @property
     def kv(self) -> KVCache:
@@ -68,3 +81,11 @@ class ModelRunner:
             ragged=ragged,
             logit_rows=torch.tensor(rows, dtype=torch.int64, device=device),
         )
+
+
+def _touch(kv: KVCache) -> None:
+    """Write to every page of memory that the pool lies on what stands there: only then does the system
+    hand it out."""
+    for tensor in kv.keys + kv.values:
+        if tensor.is_cpu:
+            tensor.view(-1).view(torch.uint8)[::SYSTEM_PAGE].bitwise_or_(0)
