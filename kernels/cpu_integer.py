@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from treille.kernels.cpu_integer_tile import GROUP, HIGHEST, group_bytes, integer_tile, store_integers
+from treille.kernels.cpu_integer_tile import (
+    GROUP,
+    HIGHEST,
+    group_bytes,
+    integer_tile,
+    nearest,
+    store_integers,
+)
 from treille.kernels.cpu_span import tile_height
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ARGS, WorkerSource
@@ -45,7 +52,7 @@ _sums_room = stack_room(MAX_ROWS * LANES * 4)
 
 def rows_source(key: str, *, bf16: bool) -> WorkerSource:
     """Rows to whole numbers. Words: num_rows, rows to a piece, inputs, x, elements to a row of it, out int16
-    [num_rows, groups * GROUP], scales float32 [num_rows, groups].
+    [num_rows, groups * GROUP], scales float32 [num_rows, groups, 2]: a group's scale, and that times its sum.
     """
 
     def integer_rows_bf16(args: int) -> None:
@@ -89,7 +96,7 @@ def _round_rows(args: int, kind: Any) -> None:
             return
         for row in range(first, min(first + piece, num_rows)):
             _round_row(
-                x, row * stride, num_inputs, out + row * num_groups * GROUP * 2, scales + row * num_groups * 4
+                x, row * stride, num_inputs, out + row * num_groups * GROUP * 2, scales + row * num_groups * 8
             )
 
 
@@ -107,10 +114,14 @@ def _round_row(x: Any, at: int, num_inputs: int, out: int, scales: int) -> None:
         factor, scale = np.float32(0.0), np.float32(0.0)
         if size > SMALLEST:
             factor, scale = np.float32(HIGHEST) / size, size / np.float32(HIGHEST)
-        write_f32(scales, group, scale + total(wrong))
+        scale += total(wrong)
+        summed = zero  # exact: 32 whole numbers below 2 ** 15
         for i in range(start, start + GROUP, LANES):
-            value = load_some(x, at + i, end - i) if i < end else zero
-            store_integers(out + 2 * i, value, factor)
+            whole = nearest(load_some(x, at + i, end - i), factor) if i < end else zero
+            store_integers(out + 2 * i, whole)
+            summed = add(summed, whole)
+        write_f32(scales, 2 * group, scale)
+        write_f32(scales, 2 * group + 1, scale * total(summed))
 
 
 @njit(error_model="numpy")
@@ -134,9 +145,9 @@ def _multiply_integers(args: int, kind: Any) -> None:
         )
         thread = fetch_add(args + 8, 1)
         rows += thread * num_rows * row_bytes
-        row_scales += thread * num_rows * num_groups * 4
+        row_scales += thread * num_rows * num_groups * 8
         for row in range(num_rows):
-            _round_row(x, row * stride, num_inputs, rows + row * row_bytes, row_scales + row * num_groups * 4)
+            _round_row(x, row * stride, num_inputs, rows + row * row_bytes, row_scales + row * num_groups * 8)
     while True:
         piece = fetch_add(args, 1)
         if piece >= num_pieces * num_blocks:
@@ -153,7 +164,7 @@ def _multiply_integers(args: int, kind: Any) -> None:
                     weights + panel * panel_bytes,
                     rows + row * row_bytes,
                     row_bytes,
-                    row_scales + row * num_groups * 4,
+                    row_scales + row * num_groups * 8,
                     height,
                     num_groups,
                     sums,

@@ -2,10 +2,11 @@
 
 The inputs come in groups. Within a group everything is whole numbers, so sums are exact; behind it the sum,
 times the scale of the row's group and (int4) those of the weights' group, is added to the float32 sums in
-memory. Pairs of neighbouring inputs share a 32-bit word of the row and meet a word of each of sixteen
-outputs: one multiply-add instruction on x86 processors.
+memory; so is (int4) the sum of the row's group times the weights' offsets. Pairs of neighbouring inputs share
+a 32-bit word of the row and meet a word of each of sixteen outputs: one multiply-add instruction on x86.
 
-A panel holds, group by group, for int4 the group's sixteen scales (bfloat16), then steps of 64 bytes:
+A panel holds, group by group, for int4 the group's sixteen scales and sixteen offsets (bfloat16), then steps
+of 64 bytes:
 
     int8    [2, 16, 2]  pairs of inputs, outputs, the two of a pair
     int4    [16, 2, 4]  outputs, the two of a pair, pairs of inputs: lowest bits first
@@ -42,7 +43,7 @@ from treille.kernels.simd import Kinds, f32x16, operation
 from treille.kernels.tile import ROW_CHOICES, STEP_BYTES, plus
 
 GROUP = 32  # inputs that share a scale
-SCALE_BYTES = 2 * LANES
+HEAD_BYTES = 2 * 2 * LANES  # of an int4 group: scales and offsets
 I16X32 = ir.VectorType(I16, 2 * LANES)
 I8X32 = ir.VectorType(ir.IntType(8), 2 * LANES)
 HIGHEST = 32767.0  # of a row's numbers
@@ -55,7 +56,7 @@ def pairs_of(bits: int) -> int:
 
 def group_bytes(bits: int) -> int:
     """Bytes of a group of a panel."""
-    return GROUP * LANES * bits // 8 + (SCALE_BYTES if bits == 4 else 0)
+    return GROUP * LANES * bits // 8 + (HEAD_BYTES if bits == 4 else 0)
 
 
 @operation(lambda *kinds: types.void(*[types.int64] * 8))
@@ -71,12 +72,12 @@ def integer_tile(
     groups: Value,
     out: Value,
 ) -> None:
-    """out[m, lane] = sum over groups of scales[m, group] * (rows[m, group] . panel [group, lane]), times the
-    panel's scale of the group where it has one.
+    """out[m, lane] = sum over groups of scales[m, group, 0] * (rows[m, group] . panel [group, lane]); where
+    the panel has scales, times those, and scales[m, group, 1] times its offsets beside it.
 
     bits: 8 or 4; panel: its address; rows_at: address of the first row, int16, `row_bytes` to a row; scales:
-    address of float32 [rows, groups]; rows: one of ROW_CHOICES; out: address of float32 [rows, 16]. One panel
-    at a time, so that memory is read in a single stream: more of them made one row a quarter slower.
+    address of float32 [rows, groups, 2]; rows: one of ROW_CHOICES; out: address of float32 [rows, 16]. One
+    panel at a time, so that memory is read in a single stream: with more of them one row was slower.
     """
     done = builder.append_basic_block("integers_done")
     switch = builder.switch(builder.add(builder.mul(bits, ir.Constant(I64, 8)), rows), done)
@@ -93,7 +94,7 @@ def integer_tile(
 def _tile(builder: Builder, bits: int, m: int, given: Sequence[Value]) -> None:
     panel, rows_at, row_bytes, scales, groups, out = given
     rows = [builder.add(rows_at, builder.mul(row_bytes, ir.Constant(I64, i))) for i in range(m)]
-    scale_bytes = builder.mul(groups, ir.Constant(I64, 4))
+    scale_bytes = builder.mul(groups, ir.Constant(I64, 8))
     scale_rows = [builder.add(scales, builder.mul(scale_bytes, ir.Constant(I64, i))) for i in range(m)]
     places = [plus(builder, out, i, STEP_BYTES) for i in range(m)]
     for place in places:
@@ -116,14 +117,19 @@ def _tile(builder: Builder, bits: int, m: int, given: Sequence[Value]) -> None:
                     word = splat(builder, load_at(builder, plus(builder, row, index, 4), I32))
                     products = _products(builder, builder.bitcast(word, I16X32), weights)
                     builder.store(builder.add(builder.load(slot), products), slot)
-        factor = widened(builder, load_at(builder, here, I16X16)) if bits == 4 else None
+        heads = [
+            widened(builder, load_at(builder, plus(builder, here, at), I16X16))
+            for at in range(0, head, 2 * LANES)
+        ]
         for slot, scale_row, place in zip(slots, scale_rows, places, strict=True):
-            scale = splat(builder, load_at(builder, plus(builder, scale_row, outer.index, 4), F32))
+            at = plus(builder, scale_row, outer.index, 8)
+            scale, summed = (splat(builder, load_at(builder, plus(builder, at, i, 4), F32)) for i in (0, 1))
             value = builder.sitofp(builder.load(slot), F32X16)
-            if factor is not None:
-                value = builder.fmul(value, factor)
-            before = load_at(builder, place, F32X16)
-            store_at(builder, place, call(builder, "llvm.fma.v16f32", F32X16, value, scale, before))
+            total = load_at(builder, place, F32X16)
+            if heads:
+                value = builder.fmul(value, heads[0])
+                total = call(builder, "llvm.fma.v16f32", F32X16, summed, heads[1], total)
+            store_at(builder, place, call(builder, "llvm.fma.v16f32", F32X16, value, scale, total))
 
 
 def _pair_of_weights(builder: Builder, bits: int, step: Value, pair: int) -> Value:
@@ -132,9 +138,9 @@ def _pair_of_weights(builder: Builder, bits: int, step: Value, pair: int) -> Val
         place = builder.add(step, ir.Constant(I64, pair * 2 * LANES))
         return builder.sext(load_at(builder, place, I8X32), I16X32)
     halves = builder.bitcast(load_at(builder, step, I32X16), I16X32)
-    if pair < 3:
-        halves = builder.shl(halves, constant(I16X32, 12 - 4 * pair))
-    return builder.ashr(halves, constant(I16X32, 12))
+    if pair:
+        halves = builder.lshr(halves, constant(I16X32, 4 * pair))
+    return builder.and_(halves, constant(I16X32, 15)) if pair < pairs_of(bits) - 1 else halves
 
 
 def _products(builder: Builder, left: Value, right: Value) -> Value:
@@ -166,11 +172,16 @@ def _part(builder: Builder, value: Value, part: int, size: int) -> Value:
     return builder.shuffle_vector(value, value, order)
 
 
-@operation(lambda address, value, factor: types.void(types.int64, f32x16, types.float32))
-def store_integers(builder: Builder, kinds: Kinds, address: Value, value: Value, factor: Value) -> None:
-    """Writes value * factor as sixteen int16 to an address: to nearest even, at most 32767 either way."""
+@operation(lambda value, factor: f32x16(f32x16, types.float32))
+def nearest(builder: Builder, kinds: Kinds, value: Value, factor: Value) -> Value:
+    """value * factor as whole numbers: to nearest even, at most 32767 either way."""
     scaled = builder.fmul(value, splat(builder, factor))
     bounded = call(builder, "llvm.maxnum.v16f32", F32X16, scaled, constant(F32X16, -HIGHEST))
     bounded = call(builder, "llvm.minnum.v16f32", F32X16, bounded, constant(F32X16, HIGHEST))
-    whole = builder.fptosi(call(builder, "llvm.rint.v16f32", F32X16, bounded), I32X16)
-    store_at(builder, address, builder.trunc(whole, I16X16))
+    return call(builder, "llvm.rint.v16f32", F32X16, bounded)
+
+
+@operation(lambda address, value: types.void(types.int64, f32x16))
+def store_integers(builder: Builder, kinds: Kinds, address: Value, value: Value) -> None:
+    """Writes whole numbers as sixteen int16 to an address."""
+    store_at(builder, address, builder.trunc(builder.fptosi(value, I32X16), I16X16))

@@ -78,7 +78,7 @@ class QuantizedLinear:
         own = num_rows <= OWN_ROWS
         copies = num_threads if own else 1
         rows = torch.empty(copies * num_rows * self._num_groups * GROUP, dtype=torch.int16)
-        scales = torch.empty(copies * num_rows * self._num_groups)
+        scales = torch.empty(copies * num_rows * self._num_groups * 2)
         if not own:
             self._round(x, rows, scales)
         words = (
@@ -100,7 +100,7 @@ class QuantizedLinear:
         return out
 
     def _round(self, x: Tensor, rows: Tensor, scales: Tensor) -> None:
-        """Writes the rows as int16 [T, groups * GROUP], and their scales [T, groups]."""
+        """Writes the rows as int16 [T, groups * GROUP], and their scales [T, groups, 2]."""
         num_rows = x.shape[0]
         num_threads = torch.get_num_threads() if x.numel() >= MIN_TEAM_ELEMENTS else 1
         piece = max(1, num_rows // (4 * num_threads)) if num_threads > 1 else num_rows
@@ -119,9 +119,9 @@ def integer_panels(weight: QuantizedWeight) -> Tensor:
         pairs = padded.view(num_panels, LANES, num_groups, GROUP // 2, 2)
         return pairs.permute(0, 2, 3, 1, 4).reshape(num_panels, num_groups, -1).view(torch.uint8)
     pairs = padded.view(torch.uint8).view(num_panels, LANES, num_groups, -1, pairs_of(4), 2)
-    steps = pairs.permute(0, 2, 3, 1, 5, 4).bitwise_and(15)  # panel, group, step, output, of a pair, pair
+    steps = pairs.permute(0, 2, 3, 1, 5, 4)  # panel, group, step, output, of a pair, pair
     packed = steps[..., 0::2] | (steps[..., 1::2] << 4)
-    scales = torch.zeros(num_panels * LANES, num_groups, dtype=torch.bfloat16)
-    scales[:num_outputs] = weight.scales
-    heads = scales.view(num_panels, LANES, num_groups).transpose(1, 2).contiguous().view(torch.uint8)
+    numbers = torch.zeros(num_panels * LANES, num_groups, 2, dtype=torch.bfloat16)
+    numbers[:num_outputs] = torch.stack([weight.scales, weight.offsets], dim=2)
+    heads = numbers.view(num_panels, LANES, num_groups, 2).permute(0, 2, 3, 1).flatten(2).view(torch.uint8)
     return torch.cat([heads, packed.reshape(num_panels, num_groups, -1)], dim=2)

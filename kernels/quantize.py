@@ -1,7 +1,8 @@
 """Weights rounded to eight or four bits, and what they stand for.
 
-int8 has one scale for each output, int4 one for each 32 inputs of an output. Both are symmetric: a weight is
-its whole number times its scale.
+int8 has one scale for each output and is symmetric: a weight is its whole number times its scale. int4 has a
+scale and an offset, to be added, for each 32 inputs of an output. Without the offset int4 lost many times as
+much (benchmarks/LOG.md).
 """
 
 from __future__ import annotations
@@ -15,27 +16,30 @@ from treille.kernels.api import require
 
 BITS = (8, 4)
 GROUP = 32
-# Of an int4 group's largest weight: what its scale is tried at. See benchmarks/LOG.md.
-TRIED = (1.0, 0.92, 0.85, 0.78)
+TRIED = (1.0, 0.92, 0.84)  # of an int4 group's range: what its sixteen values are tried to span
 ROWS_AT_ONCE = 1 << 20  # elements
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedWeight:
-    """A weight [out, in]. `values` are int8 [out, in], those of int4 from -8 to 7; `scales` are float32
-    [out, groups], in int4 such as bfloat16 holds exactly."""
+    """A weight [out, in]. `values` are int8 [out, in], those of int4 from 0 to 15; `scales` and `offsets` are
+    float32 [out, groups], in int4 such as bfloat16 holds exactly, in int8 one group and no offset."""
 
     bits: int
     values: Tensor
     scales: Tensor
+    offsets: Tensor
 
     def dequantized(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """What it stands for, [out, in]."""
         num_inputs = self.values.shape[1]
         if self.bits == 8:
             return self.values.to(dtype) * self.scales.to(dtype)
-        each = self.scales.to(dtype).repeat_interleave(GROUP, dim=1)[:, :num_inputs]
-        return self.values.to(dtype) * each
+        scales, offsets = (
+            numbers.to(dtype).repeat_interleave(GROUP, dim=1)[:, :num_inputs]
+            for numbers in (self.scales, self.offsets)
+        )
+        return self.values.to(dtype) * scales + offsets
 
 
 def quantize(weight: Tensor, bits: int) -> QuantizedWeight:
@@ -48,13 +52,17 @@ def quantize(weight: Tensor, bits: int) -> QuantizedWeight:
     num_outputs, num_inputs = weight.shape
     values = torch.empty(num_outputs, num_inputs, dtype=torch.int8)
     scales = torch.empty(num_outputs, 1 if bits == 8 else -(-num_inputs // GROUP))
+    offsets = torch.zeros_like(scales)
     step = max(1, ROWS_AT_ONCE // num_inputs)
     for first in range(0, num_outputs, step):
         some = weight[first : first + step].float()
         require(some.isfinite().all(), "weight must be finite")
-        rounded = _eight_bits(some) if bits == 8 else _four_bits(some)
-        values[first : first + step], scales[first : first + step] = rounded
-    return QuantizedWeight(bits, values, scales)
+        rows = slice(first, first + step)
+        if bits == 8:
+            values[rows], scales[rows] = _eight_bits(some)
+        else:
+            values[rows], scales[rows], offsets[rows] = _four_bits(some)
+    return QuantizedWeight(bits, values, scales, offsets)
 
 
 def _eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,27 +70,26 @@ def _eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight * _inverse(scale)).round_().clamp_(-127, 127), scale
 
 
-def _four_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The scale of a group is the one, of a few, with the least squared error: the largest weight, or a part
-    of it, stands at -8 (the scale may be negative)."""
+def _four_bits(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each group the sixteen evenly spaced values, of a few such rows, with the least squared error."""
     num_outputs, num_inputs = weight.shape
     missing = -num_inputs % GROUP
-    groups = torch.nn.functional.pad(weight, (0, missing)).view(num_outputs, -1, GROUP)
-    at = groups.abs().argmax(dim=2, keepdim=True)
-    top = groups.gather(2, at) / -8
-    best, best_error = top, torch.full_like(top, torch.inf)
+    if missing:  # with what changes no range
+        weight = torch.cat([weight, weight[:, -1:].expand(-1, missing)], dim=1)
+    groups = weight.view(num_outputs, -1, GROUP)
+    low, high = groups.aminmax(dim=2, keepdim=True)
+    middle, half = (low + high) / 2, (high - low) / 2
+    values, scales, offsets = torch.empty_like(groups), torch.empty_like(low), torch.empty_like(low)
+    least = torch.full_like(low, torch.inf)
     for part in TRIED:
-        for sign in (1, -1):
-            scale = (top * (part * sign)).bfloat16().float()
-            error = (_four(groups, scale) * scale - groups).square_().sum(dim=2, keepdim=True)
-            better = error < best_error
-            best, best_error = torch.where(better, scale, best), torch.where(better, error, best_error)
-    values = _four(groups, best).view(num_outputs, -1)[:, :num_inputs]
-    return values, best[:, :, 0]
-
-
-def _four(groups: Tensor, scale: Tensor) -> Tensor:
-    return (groups * _inverse(scale)).round_().clamp_(-8, 7)
+        offset = (middle - half * part).bfloat16().float()
+        scale = (half * (part * 2 / 15)).bfloat16().float()
+        whole = ((groups - offset) * _inverse(scale)).round_().clamp_(0, 15)
+        error = (whole * scale).add_(offset).sub_(groups).square_().sum(dim=2, keepdim=True)
+        better = error < least
+        values, least = torch.where(better, whole, values), torch.where(better, error, least)
+        scales, offsets = torch.where(better, scale, scales), torch.where(better, offset, offsets)
+    return values.view(num_outputs, -1)[:, :num_inputs], scales[:, :, 0], offsets[:, :, 0]
 
 
 def _inverse(scale: Tensor) -> Tensor:

@@ -44,13 +44,14 @@ def test_it_is_a_matrix_product(
 @pytest.mark.parametrize("bits", BITS)
 def test_whole_numbers_are_exact(cpu_kernels: CpuKernels, bits: int) -> None:
     """Every weight of the range times rows that int16 holds as they are."""
-    low, high = (-127, 127) if bits == 8 else (-8, 7)
+    low, high = (-127, 127) if bits == 8 else (0, 15)
     values = torch.arange(33 * 64).reshape(33, 64) * 7 % (high - low + 1) + low
     scales = torch.ones(33, 1 if bits == 8 else 64 // GROUP)
-    weight = QuantizedWeight(bits, values.to(torch.int8), scales)
+    offsets = torch.full_like(scales, 0.0 if bits == 8 else -8.0)
+    weight = QuantizedWeight(bits, values.to(torch.int8), scales, offsets)
     x = torch.eye(64) * 32767
     found = cpu_kernels.pack_quantized(weight, dtype=torch.float32)(x)
-    assert torch.equal(found, values.T.float() * 32767)
+    assert torch.equal(found, (values + int(offsets[0, 0])).T.float() * 32767)
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -107,20 +108,25 @@ def test_int8_rounds_to_half_a_step() -> None:
     assert int(found.values.abs().amax()) == 127
 
 
-def test_int4_is_no_worse_than_any_scale_that_was_tried() -> None:
-    """Brute force over scales in a fine grid: the few that are tried come close to the best of all."""
-    weight = random(40, 2 * GROUP, seed=1)
-    found = (quantize(weight, 4).dequantized() - weight).square().view(40, 2, GROUP).sum(dim=2)
-    groups = weight.view(40, 2, GROUP)
-    top = groups.abs().amax(dim=2, keepdim=True)
-    best = torch.full((40, 2), torch.inf)
-    for divisor in torch.arange(4.0, 12.0, 0.05):
-        for sign in (1, -1):
-            scale = sign * top / divisor
-            error = ((groups / scale).round().clamp(-8, 7) * scale - groups).square().sum(dim=2)
-            best = torch.minimum(best, error)
-    assert bool((found >= best * 0.9).all()), "the oracle is at fault"
-    assert float(found.sum() / best.sum()) < 1.1
+def test_int4_spans_each_group_as_well_as_a_fine_grid_of_spans() -> None:
+    """Brute force over both ends of the span: the few that are tried come close to the best of all."""
+    weight = random(20, 2 * GROUP, seed=1) + 0.3
+    found = (quantize(weight, 4).dequantized() - weight).square().view(20, 2, GROUP).sum(dim=2)
+    groups = weight.view(20, 2, GROUP)
+    low, high = groups.amin(dim=2, keepdim=True), groups.amax(dim=2, keepdim=True)
+    best = torch.full((20, 2), torch.inf)
+    for left in torch.arange(0.0, 0.3, 0.02):
+        for right in torch.arange(0.0, 0.3, 0.02):
+            start, step = low + (high - low) * left, (high - low) * (1 - left - right) / 15
+            whole = ((groups - start) / step).round().clamp(0, 15)
+            best = torch.minimum(best, (whole * step + start - groups).square().sum(dim=2))
+    assert float(found.sum() / best.sum()) < 1.35
+
+
+def test_int4_keeps_what_lies_on_such_a_grid() -> None:
+    whole = torch.arange(4 * GROUP).view(2, 2 * GROUP) * 7 % 16
+    weight = whole * 0.25 - 1.5
+    assert torch.equal(quantize(weight, 4).dequantized(), weight)
 
 
 @pytest.mark.parametrize("bits", BITS)
