@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
+import torch
+
 from treille.radix.order import Eviction
 from treille.runtime.errors import InvalidRequest, ModelError
-from treille.runtime.memory import pool_bytes, shown
+from treille.runtime.memory import available_memory, pool_bytes, shown
 from treille.runtime.models.config import ModelConfig
 from treille.runtime.scheduler import SchedulePolicy
 
@@ -142,7 +144,7 @@ def resolve_config(
         enable_prefix_caching=enable_prefix_caching,
         schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
         eviction=_eviction(eviction),
-        num_host_pages=_host_pages(host_memory, bytes_each, available),
+        num_host_pages=_host_pages(host_memory, bytes_each),
         jump_forward=jump_forward,
         seed=seed,
     )
@@ -157,9 +159,10 @@ def _eviction(name: str) -> Eviction:
     raise InvalidRequest(f"eviction must be one of {names}, not {name!r}", field="eviction")
 
 
-def _host_pages(memory: int | float | str | None, bytes_each: int, available: int) -> int:
+def _host_pages(memory: int | float | str | None, bytes_each: int) -> int:
     if memory is None:
         return 0
+    available = available_memory(torch.device("cpu"))
     wanted = pool_bytes(memory, available, field="host_memory")
     if not bytes_each <= wanted <= available:
         raise InvalidRequest(
