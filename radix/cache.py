@@ -140,6 +140,17 @@ class PrefixCache:
         """Leases alive, those of pins included."""
         return len(self._paths)
 
+    def num_unshared(self, lease: Lease) -> int:
+        """How many of the lease's pages no other lease locks. Raises PageError if the lease is dead."""
+        path = self._paths.get(lease)
+        if path is None:
+            raise PageError("the lease is dead, or another cache's")
+        count, node = 0, path.end
+        while node.locks == 1 and node.parent is not None:
+            count += len(node.pages)
+            node = node.parent
+        return count
+
     def lookup(self, tokens: Sequence[int], *, namespace: Hashable = None) -> int:
         """How many leading tokens are cached, partial page included. Changes nothing, not even recency.
 

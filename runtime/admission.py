@@ -25,6 +25,12 @@ def check_request(
     """
     if not isinstance(request, Request | ScoreRequest):
         raise InvalidRequest(f"submit takes a Request or a ScoreRequest, not {request!r:.80}")
+    priority = request.priority
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
+        raise InvalidRequest(
+            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r}",
+            field="priority",
+        )
     texts = [request.prompt_ids]
     if isinstance(request, ScoreRequest):
         texts.extend(request.continuations)
@@ -68,6 +74,21 @@ def check_salt(salt: str | None) -> None:
     if salt is not None and not (isinstance(salt, str) and 0 < len(salt) <= MAX_SALT):
         raise InvalidRequest(
             f"cache_salt must be text of 1 to {MAX_SALT} characters, or None", field="cache_salt"
+        )
+
+
+def check_room(request: Request | ScoreRequest, *, page_size: int, num_pages: int) -> None:
+    """Raise InvalidRequest, with numbers, for a request that `num_pages` pages of `page_size` tokens cannot
+    hold even alone. It may need one page more than its tokens fill: the one that it copies its start from.
+    """
+    longest = 1 if isinstance(request, Request) else max(map(len, request.continuations))
+    length = len(request.prompt_ids) + longest
+    needed = -(-length // page_size) + 1
+    if needed > num_pages:
+        raise InvalidRequest(
+            f"{length} tokens take {needed} pages of {page_size}, and the KV pool has {num_pages}: "
+            f"shorten the prompt, or raise kv_memory",
+            field="prompt",
         )
 
 

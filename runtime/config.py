@@ -12,7 +12,7 @@ from treille.radix.order import Eviction
 from treille.runtime.errors import InvalidRequest, ModelError
 from treille.runtime.memory import available_memory, pool_bytes, shown
 from treille.runtime.models.config import ModelConfig
-from treille.runtime.scheduler import SchedulePolicy
+from treille.runtime.waiting import SchedulePolicy
 
 # Share of the available memory that the KV pool may take when nobody says how much.
 KV_SHARES = {"cpu": 0.5, "cuda": 0.85}
@@ -97,10 +97,12 @@ def resolve_config(
         raise InvalidRequest(
             f"jump_forward must be true or false, not {jump_forward!r}", field="jump_forward"
         )
-    if schedule_policy not in get_args(SchedulePolicy):
-        names = " or ".join(get_args(SchedulePolicy))
+    policies: tuple[SchedulePolicy, ...] = get_args(SchedulePolicy)
+    policy = next((name for name in policies if name == schedule_policy), None)
+    if policy is None:
         raise InvalidRequest(
-            f"schedule_policy must be {names}, not {schedule_policy!r}", field="schedule_policy"
+            f"schedule_policy must be {' or '.join(policies)}, not {schedule_policy!r}",
+            field="schedule_policy",
         )
     limit = model.max_position_embeddings
     length = limit if max_seq_len is None else max_seq_len
@@ -142,7 +144,7 @@ def resolve_config(
         is_pool_bound=is_pool_bound,
         page_size=page_size,
         enable_prefix_caching=enable_prefix_caching,
-        schedule_policy="lpm" if schedule_policy == "lpm" else "fcfs",
+        schedule_policy=policy,
         eviction=_eviction(eviction),
         num_host_pages=_host_pages(host_memory, bytes_each),
         jump_forward=jump_forward,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treille.radix.cache import PrefixCache
+from treille.runtime.admission import check_room
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
 from treille.runtime.forced import JumpForward
@@ -120,7 +121,10 @@ class EngineCore:
         start: Start,
         put: Callable[[Event], None],
     ) -> None:
-        """Take a checked request. Its events go to `put`, during `step` or `abort`, or at once."""
+        """Take a checked request. Its events go to `put`, during `step` or `abort`, or at once.
+
+        Raises InvalidRequest for one that the KV pool can never hold."""
+        check_room(request, page_size=self.config.page_size, num_pages=self.cache.num_pages)
         group: Group
         if isinstance(request, ScoreRequest):
             group = ScoreGroup(request_id, request, put)
@@ -170,8 +174,10 @@ class EngineCore:
         """Compute one batch. A failure of the model ends the requests that were in it and no others."""
         plan = self.scheduler.plan()
         self.counters.preemptions += plan.preempted
+        for seq in plan.stuck:
+            self._fail(self._groups[seq.request_id], self._too_long(seq))
         if not plan.chunks:
-            if self.busy:
+            if self.busy and not plan.stuck:
                 self.fail_all(
                     TreilleError("the scheduler found nothing to run: this is a fault of the engine")
                 )
@@ -264,6 +270,14 @@ class EngineCore:
         self.counters.failed_requests += 1
         group.fail(error)
         self._settle(group)
+
+    def _too_long(self, seq: Sequence) -> TreilleError:
+        return InvalidRequest(
+            f"{len(seq.tokens)} tokens do not fit into the KV pool's {self.cache.num_pages} pages of "
+            f"{self.config.page_size}, though nothing else runs: shorten the prompt, lower max_tokens, or "
+            f"raise kv_memory",
+            field="max_tokens",
+        )
 
     def _fail_step(self, plan: StepPlan, error: Exception) -> None:
         for chunk in plan.chunks:

@@ -60,13 +60,14 @@ class Engine:
     text such as "2GiB", or a share of the memory that is available beside the weights, 0.4 or "40%". A pool
     of a given size is reserved at the start, and refused if there is not so much memory, so that a full one
     cannot run out of it; without `kv_memory` pages are taken when they are first used. `page_size` is in
-    tokens. `schedule_policy` "lpm" admits the longest cached prefix first, "fcfs" the oldest request.
-    `eviction` says which cached prefixes go first where memory is short: those used longest ago ("lru"),
-    least often ("lfu") or by requests of the lowest priority ("priority"; then the oldest). `host_memory`, in
-    bytes or text, keeps what was evicted until it matches again. `jump_forward` adds text that a constraint
-    leaves no choice about without sampling it (`forced.py` says what that keeps). `seed` makes requests that
-    bring no seed of their own reproducible, in order of submission. `compile` takes the place of
-    `compile_constraint`, for tests.
+    tokens. `schedule_policy` "lpm" admits the longest cached prefix first, "dfs-weight" in the order of the
+    tree of waiting prompts, "fcfs" the oldest request, "priority" the highest `priority` (`waiting.py` says
+    how none starves). `eviction` says which cached prefixes go first where memory is short: those used
+    longest ago ("lru"), least often ("lfu") or by requests of the lowest priority ("priority"; then the
+    oldest). `host_memory`, in bytes or text, keeps what was evicted until it matches again. `jump_forward`
+    adds text that a constraint leaves no choice about without sampling it (`forced.py` says what that keeps).
+    `seed` makes requests that bring no seed of their own reproducible, in order of submission. `compile`
+    takes the place of `compile_constraint`, for tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.

@@ -6,21 +6,16 @@ tokens, and a step computes some of the difference. Nothing here knows the model
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from treille.radix.cache import PrefixCache
 from treille.radix.errors import OutOfPages, PageError
+from treille.runtime.estimate import OutputEstimate
 from treille.runtime.sequence import Kind, Sequence, Status
+from treille.runtime.sharing import Sharing
+from treille.runtime.waiting import SchedulePolicy, WaitingQueue
 
-SchedulePolicy = Literal["lpm", "fcfs"]
-
-# Longest-prefix-match looks at so many waiting sequences; behind them the queue is first come, first served.
-LPM_WINDOW = 128
-# A sequence that was passed over so often goes first, whatever the others could reuse.
-MAX_PASSED_OVER = 64
 # Rows of logits are vocabulary-sized: scoring long texts is split so that a step returns at most so many.
 MAX_LOGIT_ROWS = 512
 
@@ -42,10 +37,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step computes. `preempted` counts the sequences that lost their pages for it."""
+    """What one step computes. `preempted` counts the sequences that lost their pages for it; `stuck` are
+    those that cannot go on, though nothing else holds pages: the caller ends them."""
 
     chunks: tuple[Chunk, ...]
     preempted: int = 0
+    stuck: tuple[Sequence, ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -61,6 +58,7 @@ class _Draft:
         self.rows = MAX_LOGIT_ROWS
         self.chunks: list[Chunk] = []
         self.preempted = 0
+        self.stuck: list[Sequence] = []
 
     def room(self, seq: Sequence, pending: int) -> int:
         """How many of `pending` tokens fit."""
@@ -80,6 +78,8 @@ class _Draft:
             if chunk.seq is seq:
                 self.chunks.remove(chunk)
                 self.budget += chunk.count
+                if seq.kind is Kind.SCORE:
+                    self.rows += len(chunk.rows)
                 return
 
 
@@ -101,9 +101,9 @@ class Scheduler:
         self._cache = cache
         self._max_num_seqs = max_num_seqs
         self._max_batched_tokens = max_batched_tokens
-        self._policy = policy
-        self._waiting: deque[Sequence] = deque()
-        self._running: list[Sequence] = []  # in order of admission: the last one is preempted first
+        self._waiting = WaitingQueue(policy, self._reusable)
+        self._running: list[Sequence] = []  # in order of admission
+        self._estimate = OutputEstimate(cache.page_size)
 
     @property
     def num_waiting(self) -> int:
@@ -117,10 +117,7 @@ class Scheduler:
 
     def add(self, seqs: Iterable[Sequence], *, front: bool = False) -> None:
         """Queue sequences; `front` is for those whose turn had come already."""
-        if front:
-            self._waiting.extendleft(reversed(list(seqs)))
-        else:
-            self._waiting.extend(seqs)
+        self._waiting.add(seqs, front=front)
 
     def plan(self) -> StepPlan:
         """Choose the next step. Running sequences come first (those that decode before those that
@@ -129,9 +126,9 @@ class Scheduler:
         for seq in sorted(self._running, key=lambda seq: seq.in_prefill):
             if seq.status is Status.RUNNING:  # not preempted for an earlier one
                 self._extend(seq, draft)
-        if not draft.preempted:
+        if not draft.preempted and not draft.stuck:
             self._admit(draft)
-        return StepPlan(tuple(draft.chunks), draft.preempted)
+        return StepPlan(tuple(draft.chunks), draft.preempted, tuple(draft.stuck))
 
     def advance(self, chunk: Chunk) -> None:
         """A chunk is computed. Prompt pages that are full go to the tree at once, for others to share."""
@@ -183,6 +180,7 @@ class Scheduler:
             seq.drop()
         elif seq.status is Status.RUNNING:
             self._running.remove(seq)
+            self._estimate.ended(seq)
             self._leave(seq, Status.FINISHED, keep=seq.num_computed)
 
     def fail(self, seq: Sequence) -> None:
@@ -207,7 +205,7 @@ class Scheduler:
                 raise PageError("a waiting sequence holds pages")
 
     def _extend(self, seq: Sequence, draft: _Draft) -> None:
-        """Give a running sequence some of its pending tokens, taking pages from the newest if need be."""
+        """Give a running sequence some of its pending tokens, taking pages from others if need be."""
         count = draft.room(seq, seq.pending)
         if count <= 0:
             return
@@ -215,7 +213,10 @@ class Scheduler:
             try:
                 self._grow(seq, seq.num_computed + count)
             except OutOfPages:
-                victim = self._running[-1]
+                if len(self._running) == 1:
+                    draft.stuck.append(seq)
+                    return
+                victim = min(reversed(self._running), key=self._rank)
                 self._preempt(victim, draft)
                 if victim is seq:
                     return
@@ -228,70 +229,80 @@ class Scheduler:
         if missing > 0:
             seq.add_pages(self._cache.allocate(missing))
 
+    def _rank(self, seq: Sequence) -> tuple[int, bool, int]:
+        """Who is preempted first: those of lowest priority, and of these who loses the least work that nobody
+        else holds. One that shares all its pages would lose nothing, but give nothing either."""
+        borrowed = 0 if seq.lease is None else self._cache.num_unshared(seq.lease)
+        lost = seq.num_computed - (seq.num_pages - len(seq.owned) - borrowed) * self._cache.page_size
+        return seq.priority, borrowed + len(seq.owned) == 0, lost
+
     def _preempt(self, seq: Sequence, draft: _Draft) -> None:
         """Back to the front of the queue. What it computed is in the tree and may still be found there."""
         draft.remove(seq)
         draft.preempted += 1
+        self._estimate.preempted()
         self._running.remove(seq)
         self._leave(seq, Status.WAITING, keep=seq.num_computed)
-        self._waiting.appendleft(seq)
+        self._waiting.add([seq], front=True)
 
     def _admit(self, draft: _Draft) -> None:
-        filling = {self._next_page(seq, seq.num_computed) for seq in self._running if seq.in_prefill}
-        for seq, reusable in self._candidates(draft):
-            if len(self._running) >= self._max_num_seqs or draft.budget <= 0:
+        if not self._waiting or self._is_full(draft):
+            return
+        sharing = Sharing(self._running if self._cache.enabled else (), self._cache.page_size)
+        reserved = sum(map(self._num_to_come, self._running))
+        # Those that wait for a prefix keep their places: something else there would only push it out.
+        kept = 0
+        for seq, reusable in self._waiting.candidates():
+            if len(self._running) + kept >= self._max_num_seqs or draft.budget <= 0:
                 return
-            key = self._next_page(seq, reusable)
-            if key in filling and key is not None:
-                continue  # another sequence is computing this very page: share it a step later
-            chunk = self._start(seq, draft)
+            if sharing.is_under_way(seq, reusable):
+                kept += 1
+                continue
+            chunk = self._start(seq, draft, sharing, reserved)
             if chunk is None:
+                if not self._running:
+                    draft.stuck.append(seq)
                 return
-            self._waiting.remove(seq)
+            self._waiting.admit(seq)
             self._running.append(seq)
             draft.add(chunk)
-            filling.add(self._next_page(seq, chunk.start))
+            reserved += self._num_to_come(seq)
+            if self._cache.enabled:
+                sharing.add(seq)
 
-    def _candidates(self, draft: _Draft) -> list[tuple[Sequence, int]]:
-        """Waiting sequences in the order of admission, with the tokens each could reuse."""
-        if not self._waiting or len(self._running) >= self._max_num_seqs or draft.budget <= 0:
-            return []
-        window = [seq for seq, _ in zip(self._waiting, range(LPM_WINDOW), strict=False)]
-        found = [
-            (seq, min(self._cache.lookup(seq.tokens, namespace=seq.namespace), seq.reuse_limit))
-            for seq in window
-        ]
-        for seq in window:
-            seq.passed_over += 1
-        if self._policy == "lpm" and window[0].passed_over <= MAX_PASSED_OVER:
-            found.sort(key=lambda item: -item[1])  # stable: equal matches stay in order of arrival
-        return found
+    def _is_full(self, draft: _Draft) -> bool:
+        return len(self._running) >= self._max_num_seqs or draft.budget <= 0
 
-    def _start(self, seq: Sequence, draft: _Draft) -> Chunk | None:
-        """Admit one sequence with its first chunk; None, and nothing changed, where pages are short."""
+    def _reusable(self, seq: Sequence) -> int:
+        return min(self._cache.lookup(seq.tokens, namespace=seq.namespace), seq.reuse_limit)
+
+    def _start(self, seq: Sequence, draft: _Draft, sharing: Sharing, reserved: int) -> Chunk | None:
+        """Admit one sequence with its first chunk; None, and nothing changed, where pages are short.
+
+        Pages must suffice for all that it will need, beside the `reserved` ones that those that run will
+        need; one that is alone needs no more than its first chunk's.
+        """
         lease = self._cache.acquire(
             seq.tokens, namespace=seq.namespace, limit=seq.reuse_limit, priority=seq.priority
         )
-        cached = lease.num_cached_tokens
+        tails = [tail for tail in (lease.partial, sharing.tail(seq, lease)) if tail is not None]
+        source, num_copied = max(tails, key=lambda tail: tail[1], default=(None, 0))
+        cached = lease.num_tokens + num_copied
         count = draft.room(seq, seq.target - cached)
         needed = self._pages(cached + count) - len(lease.pages)
         available = self._cache.num_free + self._cache.num_evictable
-        # Every running sequence may want one more page soon: admitting on the last ones would only thrash.
-        if count <= 0 or needed + len(self._running) > available:
+        wanted = self._pages(seq.target + self._estimate.num_left(seq)) - len(lease.pages) + reserved
+        if count <= 0 or (wanted if self._running else needed) > available:
             self._cache.release(lease, seq.tokens[: lease.num_tokens], [], used=False)
             return None
         pages = self._cache.allocate(needed)
         seq.admit(lease, pages, cached)
-        copy = (lease.partial[0], pages[0]) if lease.partial else None
+        copy = None if source is None else (source, pages[0])
         return Chunk(seq, cached, count, seq.logit_rows(count), copy)
 
-    def _next_page(self, seq: Sequence, num_reused: int) -> tuple[Hashable, int, tuple[int, ...]] | None:
-        """The first page of a sequence that is not cached yet, if its known tokens fill one."""
-        size = self._cache.page_size
-        start = num_reused // size * size
-        if start + size > seq.reuse_limit:
-            return None
-        return seq.namespace, start, tuple(seq.tokens[start : start + size])
+    def _num_to_come(self, seq: Sequence) -> int:
+        """Pages that a running sequence is thought to take yet."""
+        return max(self._pages(seq.target + self._estimate.num_left(seq)) - seq.num_pages, 0)
 
     def _leave(self, seq: Sequence, status: Status, *, keep: int) -> None:
         tokens = seq.tokens[:keep]

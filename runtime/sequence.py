@@ -39,8 +39,8 @@ class Sequence:
 
     Only the scheduler calls the methods that change a sequence; each checks the state it starts from
     and raises RuntimeError for a wrong one. `tokens` is `prompt_ids` and then `output_ids`;
-    `namespace` and `priority` are those of its prefixes in the cache.
-    `num_taken_back` counts the tokens that once were in it and were replaced.
+    `num_taken_back` counts the tokens that once were in it and were replaced. Sequences of higher `priority`
+    keep their pages longer; those of one `namespace` share what they compute, and with no other.
     """
 
     __slots__ = (
@@ -58,7 +58,6 @@ class Sequence:
         "owned",
         "page_row",
         "params",
-        "passed_over",
         "priority",
         "prompt_ids",
         "request_id",
@@ -98,7 +97,8 @@ class Sequence:
         self.num_computed = 0
         self.num_taken_back = 0
         self.cached_tokens: int | None = None
-        self.passed_over = 0
+        self.priority = priority
+        self.namespace = namespace
         self.lease: Lease | None = None
         self.owned: list[int] = []
         self.page_row: NDArray[np.int32] = np.zeros(max_pages, dtype=np.int32)

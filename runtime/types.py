@@ -31,8 +31,9 @@ class Request:
 
     `request_id` must be new to the engine; None lets the engine name it. Requests share cached prefixes
     with those of the same `cache_salt` only (1 to MAX_SALT characters, or None), so that tenants with
-    salts of their own cannot find out what others asked. Where eviction goes by priority, prefixes of a
-    higher `priority` stay longer.
+    salts of their own cannot find out what others asked. Where pages are short, requests of lower `priority`
+    give theirs up first; `schedule_policy="priority"` also admits the higher ones first, and
+    `eviction="priority"` keeps their prefixes longer.
     """
 
     prompt_ids: tuple[int, ...]

@@ -158,7 +158,7 @@ def serve(
     page_size: Annotated[int, typer.Option(help="Tokens in a page of the cache.")] = 16,
     prefix_caching: Annotated[bool, typer.Option(help="Keep computed prefixes for later requests.")] = True,
     schedule_policy: Annotated[
-        str, typer.Option(help="lpm (longest cached prefix first) or fcfs (oldest first).")
+        str, typer.Option(help="lpm (longest cached prefix first), dfs-weight, fcfs or priority.")
     ] = "lpm",
     eviction: Annotated[
         str, typer.Option(help="What leaves a full cache first: lru, lfu or priority.")

@@ -35,9 +35,9 @@ class TestSameAnswer:
             max_seq_len=64, kv_memory=pages * page_bytes, enable_prefix_caching=caching, max_num_seqs=16
         )
         prompts = random_prompts(16, 1, 20, shared=5)
-        params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True)
+        params = SamplingParams(temperature=0, max_tokens=30)  # most use all: the guess is too low
         done = engine.generate(prompts, params)
-        assert [list(c.token_ids) for c in done] == [model.greedy(p, 30, stop_at_eos=False) for p in prompts]
+        assert [list(c.token_ids) for c in done] == [model.greedy(p, 30) for p in prompts]
         assert engine.stats()["preemptions"] > 0
         assert idle(engine)
 

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from oracles.history_model import GREEDY, idle, random_prompts, request
+from oracles.history_model import GREEDY, HistoryModel, idle, random_prompts, request
 
 from treille.runtime.errors import EngineClosed, EngineOverloaded, InvalidRequest, ModelError, RequestAborted
 from treille.runtime.params import SamplingParams
@@ -76,6 +76,28 @@ class TestLifecycle:
             assert [list(c.token_ids) for c in done] == [
                 model.greedy(p, 12, stop_at_eos=False) for p in prompts
             ]
+
+    def test_priority_goes_first(self, make_engine) -> None:
+        gate = threading.Event()
+        order: list[int] = []
+
+        class Gated(HistoryModel):
+            def logits(self, context):
+                gate.wait(10)
+                tokens = list(context)
+                if tokens[0] not in order:
+                    order.append(tokens[0])
+                return super().logits(tokens)
+
+        engine, _ = make_engine(Gated(), max_num_seqs=1, schedule_policy="priority")
+        streams = [
+            engine.submit(Request(prompt_ids=(level,), params=GREEDY, priority=level))
+            for level in (9, 1, 3, 2)
+        ]
+        gate.set()
+        for stream in streams:
+            list(stream)
+        assert [level for level in order if level < 9] == [3, 2, 1]
 
     def test_ids_are_unique(self, make_engine) -> None:
         engine, _ = make_engine()
@@ -187,6 +209,13 @@ class TestArguments:
         with pytest.raises(InvalidRequest) as caught:
             engine.submit(Request(prompt_ids=prompt, params=SamplingParams(**params)))
         assert caught.value.field == field
+
+    @pytest.mark.parametrize("priority", [True, 1.0, "1", 2**31])
+    def test_priority(self, make_engine, priority) -> None:
+        engine, _ = make_engine()
+        with pytest.raises(InvalidRequest) as caught:
+            engine.submit(Request(prompt_ids=(1,), params=GREEDY, priority=priority))
+        assert caught.value.field == "priority"
 
     @pytest.mark.parametrize(
         "settings",

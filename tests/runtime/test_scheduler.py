@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import get_args
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oracles.page_memory import PageMemory, make_sequence
 
 from treille.radix.cache import PrefixCache
-from treille.runtime.params import SamplingParams
 from treille.runtime.scheduler import Scheduler, StepPlan
 from treille.runtime.sequence import Kind, Sequence, Status
+from treille.runtime.waiting import SchedulePolicy
 
 MAX_PAGES = 12
 WORDS = st.lists(st.integers(0, 1), min_size=1, max_size=30)
@@ -26,7 +28,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         budget=st.sampled_from([1, 5, 64]),
         max_num_seqs=st.integers(1, 5),
         enabled=st.booleans(),
-        policy=st.sampled_from(["lpm", "fcfs"]),
+        policy=st.sampled_from(get_args(SchedulePolicy)),
     )
     def start(self, page_size, extra, budget, max_num_seqs, enabled, policy) -> None:
         self.size = page_size
@@ -35,30 +37,24 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler = Scheduler(
             self.cache, max_num_seqs=max_num_seqs, max_batched_tokens=budget, policy=policy
         )
-        self.memory = np.full((MAX_PAGES + extra, page_size), -1)
+        self.memory = PageMemory(MAX_PAGES + extra, page_size)
         self.max_num_seqs, self.budget = max_num_seqs, budget
         self.live: list[Sequence] = []
-        self.count = 0
 
-    def make(self, kind: Kind, prompt, continuation=()) -> Sequence:
-        self.count += 1
-        seq = Sequence(
-            request_id=str(self.count),
-            index=0,
-            kind=kind,
-            prompt=tuple(prompt),
-            continuation=tuple(continuation),
-            params=SamplingParams(),
-            seed=0,
-            matcher=None,
-            max_pages=MAX_PAGES,
+    def make(self, kind: Kind, prompt, continuation=(), *, priority: int = 0) -> Sequence:
+        seq = make_sequence(
+            prompt, kind=kind, continuation=continuation, max_pages=MAX_PAGES, priority=priority
         )
         self.live.append(seq)
         return seq
 
-    @rule(prompts=st.lists(WORDS, min_size=1, max_size=3), kind=st.sampled_from([Kind.SAMPLE, Kind.PREFILL]))
-    def add(self, prompts, kind) -> None:
-        self.scheduler.add([self.make(kind, prompt[: self.limit]) for prompt in prompts])
+    @rule(
+        prompts=st.lists(WORDS, min_size=1, max_size=3),
+        kind=st.sampled_from([Kind.SAMPLE, Kind.PREFILL]),
+        priority=st.integers(-1, 1),
+    )
+    def add(self, prompts, kind, priority) -> None:
+        self.scheduler.add([self.make(kind, prompt[: self.limit], priority=priority) for prompt in prompts])
 
     @rule(prompt=WORDS, forced=WORDS)
     def add_with_forced_tokens(self, prompt, forced) -> None:
@@ -95,7 +91,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 self.scheduler.fail(chunk.seq)
                 self.live.remove(chunk.seq)
             return
-        self.compute(plan)
+        self.memory.compute(plan)
         for chunk in plan.chunks:
             self.scheduler.advance(chunk)
             self.after(chunk.seq, data)
@@ -116,19 +112,6 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert pages <= set(seq.owned), "would write to a page that it does not own"
             assert not pages & written, "two sequences would write to one page"
             written |= pages
-
-    def compute(self, plan: StepPlan) -> None:
-        for chunk in plan.chunks:
-            if chunk.copy is not None:
-                self.memory[chunk.copy[1]] = self.memory[chunk.copy[0]]
-        for chunk in plan.chunks:
-            seq, end = chunk.seq, chunk.start + chunk.count
-            for position in range(chunk.start, end):
-                self.memory[seq.page_row[position // self.size], position % self.size] = seq.tokens[position]
-        for chunk in plan.chunks:
-            end = chunk.start + chunk.count
-            seen = self.memory[chunk.seq.page_row[: chunk.seq.num_pages]].reshape(-1)[:end]
-            assert seen.tolist() == chunk.seq.tokens[:end].tolist(), "the pages hold other tokens"
 
     def after(self, seq: Sequence, data) -> None:
         if seq.pending:
@@ -186,15 +169,10 @@ class TestRewind:
         cache = PrefixCache(20, 4)
         scheduler = Scheduler(cache, max_num_seqs=4, max_batched_tokens=64)
         for count in [cached, 0] if cached else [0]:  # the first sequence only fills the cache
-            seq = Sequence(
-                request_id=str(count),
-                index=0,
+            seq = make_sequence(
+                range(count or prompt),
                 kind=Kind.PREFILL if count else Kind.SAMPLE,
-                prompt=tuple(range(count or prompt)),
-                continuation=() if count else tuple(range(prompt, prompt + output)),
-                params=SamplingParams(),
-                seed=0,
-                matcher=None,
+                continuation=() if count else range(prompt, prompt + output),
                 max_pages=20,
             )
             scheduler.add([seq])
