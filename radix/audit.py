@@ -55,6 +55,8 @@ def _nodes(tree: RadixTree) -> list[Node]:
 def _check_node(node: Node, page_bytes: int) -> None:
     if node.order != sorted(node.children):
         raise PageError("a node's sorted keys are not its children's")
+    if node.num_tails != sum(len(key) < page_bytes for key in node.children):
+        raise PageError("a node counts its tails wrongly")
     for key, child in node.children.items():
         if child.parent is not node or bytes(child.tokens[:page_bytes]) != key:
             raise PageError("a child hangs at the wrong place")
@@ -69,12 +71,15 @@ def _check_node(node: Node, page_bytes: int) -> None:
 
 
 def _check_order(tree: RadixTree, nodes: Sequence[Node]) -> None:
-    rank = {node: place for place, node in enumerate(tree.unlocked)}
-    if rank.keys() != {node for node in nodes if node.locks == 0 and not isinstance(node, Root)}:
-        raise PageError("the nodes in the order of eviction are not the unlocked nodes")
-    if rank and rank[tree.unlocked.first()] != 0:
-        raise PageError("the order of eviction does not begin with its first node")
-    for node, place in rank.items():
+    unlocked = [node for node in nodes if node.locks == 0 and not isinstance(node, Root)]
+    order = list(tree.leaves)
+    if len(set(order)) != len(order) or set(order) != {node for node in unlocked if not node.children}:
+        raise PageError("the leaves in the order of eviction are not the unlocked leaves")
+    if order and order[0] is not tree.leaves.first():
+        raise PageError("the order of eviction does not begin with its first leaf")
+    for node in unlocked:
         parent = node.parent
-        if parent in rank and rank[parent] < place:
-            raise PageError("a node stands before its child in the order of eviction")
+        if parent is None or (parent.locks == 0 and isinstance(parent, Root)) or parent.locks:
+            continue
+        if (parent.rank, parent.unlocked) < (node.rank, node.unlocked):
+            raise PageError("a node would go before its child")

@@ -30,6 +30,8 @@ def pack(tokens: Sequence[int]) -> bytes:
 
 def common_prefix(a: bytes, start: int, b: bytes | bytearray) -> int:
     """Length in bytes of the longest common prefix of a[start:] and b, cut to whole tokens."""
+    if a[start : start + TOKEN_BYTES] != b[:TOKEN_BYTES]:
+        return 0  # as it mostly is where paths part
     low, high = 0, min(len(a) - start, len(b)) // TOKEN_BYTES
     while low < high:
         middle = (low + high + 1) // 2
@@ -45,11 +47,24 @@ class Node:
     """One edge of the tree and what hangs below it.
 
     `tokens` are the packed tokens of `pages`. `locks` counts the leases whose path runs through or ends
-    here, and those whose partial page this is. A lease always ends at the end of an edge. `rank` is the
-    order of eviction's, `digests` (of the first pages, or of none) the second tier's.
+    here, and those whose partial page this is. A lease always ends at the end of an edge. `rank`, `unlocked`
+    (the time when the last lock went) and `place` are the order of eviction's. `num_tails` counts the
+    children that are tails. `digests`, of the first pages or of none, are the second tier's.
     """
 
-    __slots__ = ("children", "digests", "locks", "order", "pages", "parent", "rank", "tokens")
+    __slots__ = (
+        "children",
+        "digests",
+        "locks",
+        "num_tails",
+        "order",
+        "pages",
+        "parent",
+        "place",
+        "rank",
+        "tokens",
+        "unlocked",
+    )
 
     def __init__(
         self,
@@ -66,6 +81,9 @@ class Node:
         self.locks = locks
         self.rank = rank
         self.digests: list[bytes] = []
+        self.num_tails = 0
+        self.unlocked = 0
+        self.place: tuple[float, int, int, Node] | None = None
         self.children: dict[bytes, Node] = {}
         self.order: list[bytes] = []
 
@@ -87,6 +105,7 @@ class Node:
         assert self.parent is not None  # a root has no pages, so no place to cut
         cut = at * page_bytes
         upper = Node(self.parent, self.tokens[:cut], self.pages[:at], locks=self.locks, rank=self.rank)
+        upper.unlocked = self.unlocked
         upper.digests, self.digests = self.digests[:at], self.digests[at:]
         self.parent.children[bytes(upper.tokens[:page_bytes])] = upper
         self.parent = upper
@@ -138,8 +157,11 @@ class Match(NamedTuple):
         return [*self.pages, self.donor.pages[self.used if self.donor is self.node else 0]]
 
 
-def match(start: Node, query: bytes, page_bytes: int) -> Match:
-    """Follow the packed tokens down from the end of `start`'s edge. Changes nothing."""
+def match(start: Node, query: bytes, page_bytes: int, *, partial: bool = True) -> Match:
+    """Follow the packed tokens down from the end of `start`'s edge. Changes nothing.
+
+    `partial=False` looks for full pages only.
+    """
     node, place = start, 0
     pages: list[int] = []
     while True:
@@ -147,7 +169,7 @@ def match(start: Node, query: bytes, page_bytes: int) -> Match:
         # A tail's key is shorter than a page, so only full pages can be found here.
         child = node.children.get(rest) if len(rest) == page_bytes else None
         if child is None:
-            donor, length = node.closest(rest) if node.order and rest else (None, 0)
+            donor, length = node.closest(rest) if partial and node.order and rest else (None, 0)
             return Match(node, len(node.pages), pages, donor, length // TOKEN_BYTES)
         if not query.startswith(child.tokens, place):
             length = common_prefix(query, place, child.tokens)

@@ -1,9 +1,9 @@
 """The radix tree: namespaces, locks, insertion and eviction.
 
 **Order of eviction.** A node is in use while a lease locks it, and was last used when its last lock went.
-Unlocked nodes stand in the order that `order.py` states, in which the first is always a leaf: a node never
-goes before its children. Eviction takes pages from the end of the first node's edge, as many as are needed,
-then goes on with the next. A page costs O(log n) for n nodes at most, O(1) by age alone.
+Unlocked leaves stand in the order that `order.py` states: a node never goes before its children. Eviction
+takes pages from the end of the first leaf's edge, as many as are needed, then goes on with the next. A page
+costs O(log n) for n leaves at most.
 
 An edge is cut where a lease or another path leaves it, and stays cut: the two parts are of different
 age and rank from then on. So there are at most as many nodes as cached pages, and a sequence alone is
@@ -32,7 +32,7 @@ class RadixTree:
         self.page_bytes = page_size * TOKEN_BYTES
         self.num_locked = 0
         self.roots: dict[Hashable, Root] = {}
-        self.unlocked = EvictionOrder(eviction)
+        self.leaves = EvictionOrder(eviction)
 
     def find(self, namespace: Hashable, query: bytes) -> Match | None:
         """The longest cached prefix of the packed tokens, or None for an empty namespace. Changes nothing."""
@@ -62,7 +62,7 @@ class RadixTree:
         `run` holds the packed tokens of `pages`. Returns the new end and, for each page, the tree's page:
         where the tree already has an equal one, ours becomes free.
         """
-        found = match(end, run, self.page_bytes)
+        found = match(end, run, self.page_bytes, partial=False)
         node = found.node
         if node is not end:
             node = self._cut(node, found.used)
@@ -93,31 +93,36 @@ class RadixTree:
         self.pool.adopt([page])
         node = Node(end, tail, [page])
         end.attach(tail, node)
+        end.num_tails += 1
         if priority is not None:
-            self.unlocked.raise_rank(node, priority)
-        self.unlocked.add(node)
+            self.leaves.raise_rank(node, priority)
+        node.unlocked = self.leaves.tick()
+        self.leaves.add(node)
 
     def unlock(self, node: Node, stop: Node | None, priority: int | None) -> None:
         """Take one lock from each node from `node` up to, not including, `stop` (None: up to the root).
 
         That counts as a use by a lease of this `priority`; None: as none.
         """
+        now = self.leaves.tick()
         at: Node | None = node
         while at is not None and at is not stop:
             at.locks -= 1
             if priority is not None:
-                self.unlocked.raise_rank(at, priority)
+                self.leaves.raise_rank(at, priority)
             if at.parent is None:
                 self._prune(at)
             elif at.locks == 0:
                 self.num_locked -= len(at.pages)
-                self.unlocked.add(at)
+                at.unlocked = now
+                if not at.children:
+                    self.leaves.add(at)
             at = at.parent
 
     def evict(self, num_pages: int, host: HostTier | None = None) -> None:
         """Free pages in the order stated above, and show them to `host` first; as many are unlocked."""
         while num_pages > 0:
-            node = self.unlocked.first()
+            node = self.leaves.first()
             taken = min(num_pages, len(node.pages))
             num_pages -= taken
             if host is not None:
@@ -140,7 +145,7 @@ class RadixTree:
 
     def _drop_covered(self, parent: Node, key: bytes) -> None:
         """Drop the unlocked tails below `parent` that a new child with this key extends."""
-        if not parent.children:
+        if not parent.num_tails:
             return
         for length in range(TOKEN_BYTES, len(key), TOKEN_BYTES):
             tail = parent.children.get(key[:length])
@@ -151,17 +156,15 @@ class RadixTree:
         """The node that ends after page `at` of this node's edge; the caller locks it at once."""
         if at == len(node.pages):
             return node
-        upper = node.split(at, self.page_bytes)
-        if upper.locks == 0:
-            self.unlocked.add(upper)
-        return upper
+        return node.split(at, self.page_bytes)
 
     def _lock(self, node: Node, stop: Node | None) -> None:
         at: Node | None = node
         while at is not None and at is not stop:
             if at.locks == 0 and at.parent is not None:
                 self.num_locked += len(at.pages)
-                self.unlocked.remove(at)
+                if not at.children:
+                    self.leaves.remove(at)
             at.locks += 1
             at = at.parent
 
@@ -174,11 +177,15 @@ class RadixTree:
             del leaf.tokens[keep * self.page_bytes :]
             del leaf.digests[keep:]
             return
-        self.unlocked.remove(leaf)
+        self.leaves.remove(leaf)
         parent = leaf.parent
         assert parent is not None  # roots never stand in the order of eviction
         parent.detach(bytes(leaf.tokens[: self.page_bytes]))
-        self._prune(parent)
+        parent.num_tails -= len(leaf.tokens) < self.page_bytes
+        if parent.parent is None:
+            self._prune(parent)
+        elif not parent.locks and not parent.children:
+            self.leaves.add(parent)
 
     def _prune(self, node: Node) -> None:
         """Forget a namespace that has neither pages nor leases."""

@@ -67,14 +67,12 @@ def first_child(tree: RadixTree) -> Node:
 
 
 def no_order(tree: RadixTree) -> None:
-    for node in list(tree.unlocked):
-        tree.unlocked.remove(node)
+    for node in list(tree.leaves):
+        tree.leaves.remove(node)
 
 
 def wrong_order(tree: RadixTree) -> None:
-    for node in reversed(list(tree.unlocked)):
-        tree.unlocked.remove(node)
-        tree.unlocked.add(node)
+    list(tree.leaves)[-1].unlocked += 100
 
 
 def lost_page(tree: RadixTree) -> None:
@@ -90,7 +88,7 @@ def free_and_cached(tree: RadixTree) -> None:
 
 
 def page_in_two_nodes(tree: RadixTree) -> None:
-    next(iter(tree.unlocked)).pages[0] = first_child(tree).pages[0]
+    next(iter(tree.leaves)).pages[0] = first_child(tree).pages[0]
 
 
 def wrong_counter(tree: RadixTree) -> None:
@@ -106,7 +104,7 @@ def lost_lock(tree: RadixTree) -> None:
 
 
 def wrong_parent(tree: RadixTree) -> None:
-    list(tree.unlocked)[-1].parent = tree.roots[None]
+    list(tree.leaves)[-1].parent = tree.roots[None]
 
 
 def unsorted_keys(tree: RadixTree) -> None:
