@@ -66,8 +66,9 @@ class Engine:
     longest ago ("lru"), least often ("lfu") or by requests of the lowest priority ("priority"; then the
     oldest). `host_memory`, in bytes or text, keeps what was evicted until it matches again. `jump_forward`
     adds text that a constraint leaves no choice about without sampling it (`forced.py` says what that keeps).
-    `seed` makes requests that bring no seed of their own reproducible, in order of submission. `compile`
-    takes the place of `compile_constraint`, for tests.
+    `seed` makes requests that bring no seed of their own reproducible, in order of submission.
+    `deterministic` (CPU only) makes a token's logits the same to the bit whatever the batch, the chunks of its
+    prompt and what of it was cached. `compile` takes the place of `compile_constraint`, for tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.
@@ -91,6 +92,7 @@ class Engine:
         host_memory: int | str | None = None,
         jump_forward: bool = True,
         seed: int = 0,
+        deterministic: bool = False,
         compile: Compile | None = None,
     ) -> None:
         where, (precision, bits) = _device(device), _dtype(dtype)
@@ -99,6 +101,10 @@ class Engine:
                 f"dtype {dtype} runs on the CPU alone: take bfloat16 on {where.type}, or device cpu",
                 field="dtype",
             )
+        if deterministic and where.type != "cpu":
+            raise InvalidRequest(
+                "deterministic runs on the CPU alone: take device cpu", field="deterministic"
+            )
         if isinstance(model, LoadedModel):
             loaded = model
             if device is not None and where != loaded.model.device:
@@ -106,8 +112,19 @@ class Engine:
             if dtype is not None and (precision, bits) != (loaded.model.dtype, loaded.bits):
                 stored = "" if loaded.bits is None else f" with weights of {loaded.bits} bits"
                 raise InvalidRequest(f"the loaded model is {loaded.model.dtype}{stored}", field="dtype")
+            if deterministic and not loaded.deterministic:
+                raise InvalidRequest(
+                    "the model was not loaded with deterministic=True: load it so", field="deterministic"
+                )
         else:
-            loaded = load_model(model, dtype=precision, device=where, max_seq_len=max_seq_len, bits=bits)
+            loaded = load_model(
+                model,
+                dtype=precision,
+                device=where,
+                max_seq_len=max_seq_len,
+                bits=bits,
+                deterministic=deterministic,
+            )
         self.config = resolve_config(
             loaded.config,
             page_bytes=loaded.model.page_bytes,

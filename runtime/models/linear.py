@@ -18,6 +18,8 @@ class Linear:
     """`x [T, in] -> x @ weight.T + bias [T, out]`, all in the weight's dtype.
 
     `bits` 8 or 4 rounds the weight (CPU only; `quantize.py` says how), None keeps it as it is.
+    `deterministic` (CPU only) takes our own kernel everywhere: a row's result is then the same to the bit
+    whatever other rows there are, which oneDNN does not promise.
 
     On a CPU the weight is laid out once, instead of at every call: by oneDNN where that multiplies the dtype
     at full speed (one row of SmolLM2's projections then takes about half the time, 64 rows about four
@@ -25,7 +27,14 @@ class Linear:
     See benchmarks/LOG.md. `packed` is the layer in our own kernel's layout, if that multiplies it.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, bits: int | None = None) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        bits: int | None = None,
+        deterministic: bool = False,
+    ) -> None:
         self.out_features, self.in_features = weight.shape
         self._bias = bias
         self.packed: PackedLinear | None = None
@@ -33,7 +42,7 @@ class Linear:
         if bits is not None:
             rounded = quantize(weight, bits)
             self._multiply = select_cpu_kernels().pack_quantized(rounded, bias, dtype=weight.dtype)
-        elif can_pack(weight):
+        elif can_pack(weight) and not deterministic:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
             self._multiply = self._by_onednn
         elif weight.device.type == "cpu" and weight.dtype in KV_DTYPES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
@@ -27,7 +28,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModel:
     """A model ready to run. `folder` is where its files lie; None for a GGUF file. `bits` are those of the
-    linear layers' weights where they were rounded: 8, 4 or None."""
+    linear layers' weights where they were rounded: 8, 4 or None; `deterministic` as in `load_model`."""
 
     name: str
     config: ModelConfig
@@ -35,6 +36,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     folder: Path | None
     bits: int | None = None
+    deterministic: bool = False
 
 
 def load_model(
@@ -44,11 +46,13 @@ def load_model(
     device: torch.device,
     max_seq_len: int | None = None,
     bits: int | None = None,
+    deterministic: bool = False,
 ) -> LoadedModel:
     """Load an alias, a folder, a GGUF file or a hub id.
 
     `dtype` is float32 or bfloat16; None picks bfloat16 where the hardware multiplies it, else float32.
-    `bits` 8 or 4 rounds the weights of linear layers (CPU only).
+    `bits` 8 or 4 rounds the weights of linear layers; `deterministic` makes a token's logits the same to the
+    bit whatever else is computed beside it (both CPU only).
     Raises `ModelNotFound`, `UnsupportedModel` or `ModelError`, each with what to do about it.
     """
     dtype = default_dtype(device) if dtype is None else dtype
@@ -56,7 +60,9 @@ def load_model(
         raise ModelError(f"dtype must be torch.float32 or torch.bfloat16, not {dtype}")
     place = resolve_model(source)
     read = _read_gguf if place.is_gguf else _read_folder
-    config, weights, tokenizer = read(place.path, dtype, device, bits)
+    config, weights, tokenizer = read(
+        place.path, dtype=dtype, device=device, bits=bits, deterministic=deterministic
+    )
     try:
         model = LlamaModel(config, weights, select_kernels(device), max_seq_len=max_seq_len)
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -66,7 +72,7 @@ def load_model(
             raise
         raise ModelError(_too_long(config, max_seq_len)) from error
     folder = None if place.is_gguf else place.path
-    return LoadedModel(place.name, config, model, tokenizer, folder, bits)
+    return LoadedModel(place.name, config, model, tokenizer, folder, bits, deterministic)
 
 
 def _too_long(config: ModelConfig, max_seq_len: int | None) -> str:
@@ -90,21 +96,17 @@ def read_config(folder: Path) -> ModelConfig:
     )
 
 
-def _read_folder(
-    folder: Path, dtype: torch.dtype, device: torch.device, bits: int | None
-) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
+def _read_folder(folder: Path, **form: Any) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
     config = read_config(folder)
     with SafetensorsSource(folder) as source:
-        weights = load_weights(config, source, dtype=dtype, device=device, bits=bits)
+        weights = load_weights(config, source, **form)
     return config, weights, Tokenizer.from_folder(folder)
 
 
-def _read_gguf(
-    path: Path, dtype: torch.dtype, device: torch.device, bits: int | None
-) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
+def _read_gguf(path: Path, **form: Any) -> tuple[ModelConfig, ModelWeights, Tokenizer]:
     with GGUFSource(path) as source, TemporaryDirectory(prefix="treille-") as scratch:
         for name, content in source.tokenizer_files().items():
             (Path(scratch) / name).write_bytes(content)
         tokenizer = Tokenizer.from_folder(scratch)
-        weights = load_weights(source.config, source, dtype=dtype, device=device, bits=bits)
+        weights = load_weights(source.config, source, **form)
         return source.config, weights, tokenizer

@@ -125,18 +125,22 @@ def load_weights(
     dtype: torch.dtype,
     device: torch.device,
     bits: int | None = None,
+    deterministic: bool = False,
 ) -> ModelWeights:
     """Check and fuse every tensor, one at a time, so that memory holds the model about once.
 
     `bits` 8 or 4 rounds the weights of linear layers, those of the output layer to 8; norms and embedding
-    stay in `dtype`. Raises `UnsupportedModel` for weights that cannot be rounded.
+    stay in `dtype`. `deterministic` has rows multiplied in an order that other rows do not change. Raises
+    `UnsupportedModel` for weights that cannot be rounded, and for both elsewhere than on the CPU.
     """
     check_tensors(config, source)
     if bits is not None and device.type != "cpu":
         raise UnsupportedModel(
             f"weights of {bits} bits are multiplied on the CPU alone, not on {device.type}"
         )
-    reader = _Reader(source, dtype, device, bits)
+    if deterministic and device.type != "cpu":
+        raise UnsupportedModel(f"deterministic layers run on the CPU alone, not on {device.type}")
+    reader = _Reader(source, dtype, device, bits, deterministic)
     embedding = reader.tensor("model.embed_tokens.weight")
     layers = tuple(
         _load_layer(reader, config, f"model.layers.{index}.") for index in range(config.num_layers)
@@ -167,6 +171,7 @@ class _Reader:
     dtype: torch.dtype
     device: torch.device
     bits: int | None
+    deterministic: bool
 
     def tensor(self, *names: str) -> Tensor:
         """The named tensors stacked along their first dimension."""
@@ -192,7 +197,7 @@ class _Reader:
 
     def packed(self, name: str, weight: Tensor, bias: Tensor | None, *, bits: int | None) -> Linear:
         try:
-            return Linear(weight, bias, bits=bits)
+            return Linear(weight, bias, bits=bits, deterministic=self.deterministic)
         except ValueError as error:
             raise UnsupportedModel(f"{self.source.where}: {name} cannot have {bits} bits: {error}") from error
 
