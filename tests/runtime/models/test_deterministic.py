@@ -1,4 +1,4 @@
-"""Deterministic models: a token's logits are the same to the bit whatever is computed beside and before it."""
+"""Deterministic models: logits are the same to the bit whatever is computed beside and before a token."""
 
 from __future__ import annotations
 
