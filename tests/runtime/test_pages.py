@@ -157,6 +157,8 @@ def core(num_pages: int) -> EngineCore:
         page_size=4,
         enable_prefix_caching=True,
         schedule_policy="lpm",
+        eviction="lru",
+        host_memory=None,
         jump_forward=True,
         seed=0,
     )

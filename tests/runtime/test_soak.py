@@ -52,6 +52,8 @@ def make_core(*, num_pages: int, page_size: int, caching: bool = True, **setting
         kv_memory=num_pages * page_size * 64,
         page_size=page_size,
         enable_prefix_caching=caching,
+        eviction="lru",
+        host_memory=None,
         jump_forward=True,
         seed=0,
         **(fixed | settings),
