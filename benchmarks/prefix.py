@@ -25,6 +25,7 @@ from prefix_engines import compare
 from prefix_workloads import WORKLOADS, Call, Ids, Program, text
 
 from treille.radix import PrefixCache
+from treille.radix.order import Eviction
 from treille.runtime.params import SamplingParams
 from treille.runtime.scheduler import Scheduler
 from treille.runtime.sequence import Kind, Sequence
@@ -182,7 +183,7 @@ def hit_rate(name: str, args: argparse.Namespace, policy: SchedulePolicy) -> dic
     need = measure(name, args.seed, args.scale)
     max_pages = -(-need.longest // args.page_size) + 1
     pages = max(round(need.fewest * args.share / args.page_size), max_pages + 1)
-    cache = PrefixCache(pages, args.page_size)
+    cache = PrefixCache(pages, args.page_size, eviction=args.eviction)
     num_seqs = args.num_seqs or max(min(pages // max_pages, 64), 1)
     scheduler = Scheduler(cache, max_num_seqs=num_seqs, max_batched_tokens=args.batched_tokens, policy=policy)
     trace = Trace(WORKLOADS[name].programs(args.seed, args.scale), random.Random(args.seed))
@@ -212,6 +213,7 @@ def main() -> None:
     policies = get_args(SchedulePolicy)
     parser.add_argument("--only", action="append", choices=list(WORKLOADS), help="may be repeated")
     parser.add_argument("--policy", action="append", choices=policies, help="may be repeated; default lpm")
+    parser.add_argument("--eviction", choices=get_args(Eviction), default="lru")
     parser.add_argument("--share", type=float, default=0.25, help="of the distinct tokens, in the cache")
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of programs")
     parser.add_argument("--page-size", type=int, default=16)
@@ -226,6 +228,7 @@ def main() -> None:
     args = parser.parse_args()
     names = args.only or list(WORKLOADS)
     result: dict[str, object] = {"benchmark": "prefix", "share": args.share, "scale": args.scale}
+    result["eviction"] = args.eviction
     for policy in args.policy or ["lpm"]:
         print(f"policy {policy}, cache of {args.share:.0%} of the distinct tokens")
         print(
