@@ -253,7 +253,7 @@ class Scheduler:
         # Those that wait for a prefix keep their places: something else there would only push it out.
         kept = 0
         for seq, reusable in self._waiting.candidates():
-            if len(self._running) + kept >= self._max_num_seqs or draft.budget <= 0:
+            if self._is_full(draft, kept):
                 return
             if sharing.is_under_way(seq, reusable):
                 kept += 1
@@ -270,8 +270,8 @@ class Scheduler:
             if self._cache.enabled:
                 sharing.add(seq)
 
-    def _is_full(self, draft: _Draft) -> bool:
-        return len(self._running) >= self._max_num_seqs or draft.budget <= 0
+    def _is_full(self, draft: _Draft, kept: int = 0) -> bool:
+        return len(self._running) + kept >= self._max_num_seqs or draft.budget <= 0
 
     def _reusable(self, seq: Sequence) -> int:
         return min(self._cache.lookup(seq.tokens, namespace=seq.namespace), seq.reuse_limit)
