@@ -192,6 +192,7 @@ def hit_rate(name: str, args: argparse.Namespace, policy: SchedulePolicy) -> dic
     simulation.run()
     seconds = time.perf_counter() - start
     scheduler.check()
+    most = need.total - need.fewest
     return {
         "tokens": need.total,
         "fewest": need.fewest,
@@ -200,7 +201,7 @@ def hit_rate(name: str, args: argparse.Namespace, policy: SchedulePolicy) -> dic
         "computed": simulation.computed,
         "hit_rate": round(1 - simulation.computed / need.total, 4),
         "best_hit_rate": round(1 - need.fewest / need.total, 4),
-        "of_optimum": round((need.total - simulation.computed) / (need.total - need.fewest), 4),
+        "of_optimum": round((need.total - simulation.computed) / most, 4) if most else 1.0,
         "preempted": simulation.preempted,
         "ms_a_step": round(1000 * seconds / simulation.steps, 3),
     }

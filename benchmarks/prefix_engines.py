@@ -110,7 +110,7 @@ async def seconds_of(engine: str, args: argparse.Namespace) -> dict[str, float]:
     """Seconds for each workload, after a few programs of another seed to warm up."""
     ask = ENGINES[engine](args.model)
     found = {}
-    for seed, scale in ((args.seed + 1, 0.02), (args.seed, args.scale)):
+    for seed, scale in ((args.seed + 1, 0.01), (args.seed, args.scale)):
         for workload in args.only:
             programs = WORKLOADS[workload].programs(seed, scale)
             start = time.perf_counter()
