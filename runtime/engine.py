@@ -11,8 +11,6 @@ from pathlib import Path
 from threading import Condition, Thread
 from types import TracebackType
 
-import torch
-
 from treille.radix.errors import PinLimit
 from treille.runtime.admission import RequestIds, check_request
 from treille.runtime.compiling import Compile, CompileKey, CompilePool, ConstraintCompiler, compile_keys
@@ -32,20 +30,12 @@ from treille.runtime.group import Start
 from treille.runtime.healing import Seam, take_back
 from treille.runtime.matching import TextMatcher, TokenIndex
 from treille.runtime.memory import available_memory
-from treille.runtime.models.load import LoadedModel, load_model
+from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
 from treille.runtime.pinned import CachedPrefix
+from treille.runtime.placing import placed
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
-
-DEVICES = ("cpu", "cuda")
-# Of activations and cache, and the bits of the linear layers' weights where those are rounded.
-DTYPES = {
-    "float32": (torch.float32, None),
-    "bfloat16": (torch.bfloat16, None),
-    "int8": (torch.bfloat16, 8),
-    "int4": (torch.bfloat16, 4),
-}
 
 
 class Engine:
@@ -95,36 +85,9 @@ class Engine:
         deterministic: bool = False,
         compile: Compile | None = None,
     ) -> None:
-        where, (precision, bits) = _device(device), _dtype(dtype)
-        if bits is not None and where.type != "cpu":
-            raise InvalidRequest(
-                f"dtype {dtype} runs on the CPU alone: take bfloat16 on {where.type}, or device cpu",
-                field="dtype",
-            )
-        if deterministic and where.type != "cpu":
-            raise InvalidRequest(
-                "deterministic runs on the CPU alone: take device cpu", field="deterministic"
-            )
-        if isinstance(model, LoadedModel):
-            loaded = model
-            if device is not None and where != loaded.model.device:
-                raise InvalidRequest(f"the loaded model is on {loaded.model.device}", field="device")
-            if dtype is not None and (precision, bits) != (loaded.model.dtype, loaded.bits):
-                stored = "" if loaded.bits is None else f" with weights of {loaded.bits} bits"
-                raise InvalidRequest(f"the loaded model is {loaded.model.dtype}{stored}", field="dtype")
-            if deterministic and not loaded.deterministic:
-                raise InvalidRequest(
-                    "the model was not loaded with deterministic=True: load it so", field="deterministic"
-                )
-        else:
-            loaded = load_model(
-                model,
-                dtype=precision,
-                device=where,
-                max_seq_len=max_seq_len,
-                bits=bits,
-                deterministic=deterministic,
-            )
+        loaded = placed(
+            model, device=device, dtype=dtype, max_seq_len=max_seq_len, deterministic=deterministic
+        )
         self.config = resolve_config(
             loaded.config,
             page_bytes=loaded.model.page_bytes,
@@ -505,28 +468,6 @@ def _last(stream: EventStream) -> Event:
     """A stream's last event."""
     *_, event = stream
     return event
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device: torch.device | None = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in DEVICES:
-        raise InvalidRequest(f"device {name!r} is not supported: use cpu or cuda", field="device")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidRequest("device is cuda and this machine has none that PyTorch can use", field="device")
-    return device
-
-
-def _dtype(name: str | None) -> tuple[torch.dtype | None, int | None]:
-    if name is None:
-        return None, None
-    if name not in DTYPES:
-        raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {name!r}", field="dtype")
-    return DTYPES[name]
 
 
 def _internal(error: Exception) -> TreilleError:
