@@ -57,8 +57,8 @@ class Engine:
     oldest). `host_memory`, in bytes or text, keeps what was evicted until it matches again. `jump_forward`
     adds text that a constraint leaves no choice about without sampling it (`forced.py` says what that keeps).
     `seed` makes requests that bring no seed of their own reproducible, in order of submission.
-    `deterministic` (CPU only) makes a token's logits the same to the bit whatever the batch, the chunks of its
-    prompt and what of it was cached. `compile` takes the place of `compile_constraint`, for tests.
+    `deterministic` (CPU only) makes a token's logits the same to the bit whatever the batch, the chunks of
+    its prompt and what of it was cached. `compile` takes the place of `compile_constraint`, for tests.
 
     Use it as a context manager, or call `close()`. Raises ModelError and its kind for the model,
     InvalidRequest for a setting out of range.

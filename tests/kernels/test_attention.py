@@ -143,7 +143,7 @@ def test_threads_with_caches_of_their_own(make_world: Any, cpu_kernels: CpuKerne
 
 def test_without_openmp(make_world: Any, cpu_kernels: CpuKernels, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _world(make_world, cpu_kernels, SHAPES[1]).step({"a": 150, "b": 60})
-    monkeypatch.setattr(parallel, "_openmp_entry", lambda: None)
+    monkeypatch.setattr(parallel, "_openmp_library", lambda: None)
     out = _world(make_world, CpuKernels(), SHAPES[1]).step({"a": 150, "b": 60})
     assert all(torch.equal(out[name], expected[name]) for name in expected)
 
