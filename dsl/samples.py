@@ -13,7 +13,9 @@ from treille.dsl.results import Generation, Result
 from treille.dsl.schemas import JsonType
 from treille.dsl.values import ValueType
 
-MAX_SHOWN = 400  # characters of a text in a message; the error has all of it
+# Characters of a long text's beginning and end in a message; the error has all of it.
+HEAD_SHOWN = 300
+TAIL_SHOWN = 100
 
 
 class Mismatch(ValueError):
@@ -128,4 +130,7 @@ def _mismatch(generation: Generation, fault: str) -> Mismatch:
 
 
 def _shown(text: str) -> str:
-    return repr(text) if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]!r}..."
+    left_out = len(text) - HEAD_SHOWN - TAIL_SHOWN
+    if left_out <= 0:
+        return repr(text)
+    return f"{text[:HEAD_SHOWN]!r}... (and {left_out} characters) ...{text[-TAIL_SHOWN:]!r}"

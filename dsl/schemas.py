@@ -9,12 +9,13 @@ a number, and defaults that are not JSON are left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_origin
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, from_json
@@ -23,6 +24,7 @@ from treille.dsl.partial import partial_instance
 
 MAX_SCHEMA = 4_000_000  # characters
 _MAX_TYPES = 256
+_TAKEN = "must be a class or another type, a dict, True, False or JSON text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def json_type(schema: object) -> JsonType:
     """
     if isinstance(schema, (Mapping, bool, str)):
         return JsonType("JSON", schema_text(schema))
+    if isinstance(schema, BaseModel) or is_dataclass(type(schema)):
+        raise ValueError(f"{_TAKEN}, not an instance of {type(schema).__name__}: give the class itself")
     try:
         return _type_of(schema)
     except TypeError:  # cannot be hashed
@@ -95,7 +99,7 @@ def schema_text(schema: object) -> str:
         raise ValueError(f"may be at most {MAX_SCHEMA} characters of JSON, not {len(text)}")
     if isinstance(schema, str):
         # Whole numbers stay text: Python reads none of more than a few thousand digits.
-        read = _checked(lambda: json.loads(text, parse_int=str, parse_constant=_refuse))
+        read = _checked(lambda: json.loads(text, parse_int=str, parse_constant=_refuse), text)
         if not isinstance(read, (dict, bool)):
             raise ValueError(f"must be a JSON object, true or false, not {text:.80}")
     return text
@@ -103,7 +107,7 @@ def schema_text(schema: object) -> str:
 
 def _dumped(schema: object) -> str:
     if not isinstance(schema, (Mapping, bool)):
-        raise ValueError(f"must be a JSON Schema or a type, not {schema!r:.80}")
+        raise ValueError(f"{_TAKEN}, not {_given(schema)}")
     text: str = _checked(lambda: json.dumps(schema, allow_nan=False, default=_mapping))
     waiting: list[object] = [schema]
     while waiting:
@@ -118,19 +122,28 @@ def _dumped(schema: object) -> str:
     return text
 
 
-def _checked(work: Any) -> Any:
+def _checked(work: Any, text: str = "") -> Any:
     try:
         return work()
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        is_name = re.fullmatch(r"[^{}\n]+\.json", text) is not None
+        mend = "; give the text of the file, not its name" if is_name else ""
+        raise ValueError(f"is not JSON: {error.msg} at {place}{mend}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"is not JSON: {error}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
 
+def _given(value: object) -> str:
+    return f"{value!r:.80} of type {type(value).__name__}"
+
+
 def _mapping(value: object) -> dict[object, object]:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{value!r:.80} of type {type(value).__name__}")
+    raise TypeError(_given(value))
 
 
 def _refuse(constant: str) -> None:
@@ -144,6 +157,8 @@ def _type_of(annotation: Any) -> JsonType:
         adapter = TypeAdapter(annotation)
         schema = adapter.json_schema(schema_generator=_Schemas)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        if not isinstance(annotation, type) and get_origin(annotation) is None:
+            raise ValueError(f"{_TAKEN}, not {_given(annotation)}") from None
         words = str(error).splitlines()[0]
         raise ValueError(f"has no JSON Schema for {annotation!r:.80}: {words}") from error
     return JsonType(name or str(annotation).removeprefix("typing."), schema_text(schema), annotation, adapter)

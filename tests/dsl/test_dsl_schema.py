@@ -8,6 +8,7 @@ import enum
 import json
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jsonschema
@@ -150,13 +151,23 @@ class TestSchemas:
     @pytest.mark.parametrize(
         ("schema", "words"),
         [
-            ("int", "schema is not JSON"),
+            ("int", "schema is not JSON: Expecting value at line 1 column 1"),
+            ('{"a": 1,\n "b" 2}', "schema is not JSON: Expecting ':' delimiter at line 2 column 6"),
+            ("ticket.json", "at line 1 column 1; give the text of the file, not its name"),
             ("[1]", "schema must be a JSON object"),
             ('{"a": NaN}', "no NaN"),
             ("[" * 100_000, "nested too deeply"),
-            ([1], "schema has no JSON Schema for"),
-            (3, "schema has no JSON Schema for"),
-            (3.5, "schema has no JSON Schema for"),
+            ([1], r"schema must be a class or another type, .* or JSON text, not \[1\] of type list"),
+            (
+                3,
+                "schema must be a class or another type, a dict, True, False or JSON text, not 3 of type int",
+            ),
+            (3.5, "not 3.5 of type float"),
+            (b"{}", "not b'{}' of type bytes"),
+            (Path("a.json"), "of type PosixPath"),
+            (Step(text="ab"), "not an instance of Step: give the class itself"),
+            (Tree("a"), "not an instance of Tree: give the class itself"),
+            (list[threading.Thread], "schema has no JSON Schema for"),
             (threading.Thread, "schema has no JSON Schema for"),
             ({"a": {1}}, "schema is not JSON"),
             ({"a": float("nan")}, "schema is not JSON"),
@@ -168,6 +179,10 @@ class TestSchemas:
         with pytest.raises(tr.InvalidExpression, match=words) as caught:
             tr.gen("x", schema=schema)
         assert caught.value.field == "schema" and len(str(caught.value)) < 500
+
+    def test_none_asks_for_nothing(self) -> None:
+        assert tr.gen("x", schema=None) == tr.gen("x")
+        assert value_of("free text", None) == "free text"
 
     def test_numbers_stay_as_they_are_spelled(self) -> None:
         text = '{"multipleOf": 0.1000, "maximum": 1e400, "const": 123456789012345678901234567890.5}'
@@ -232,6 +247,20 @@ class TestWrongTexts:
         with pytest.raises(tr.CutOff) as caught:
             value_of(text, list[str], max_tokens=4000)
         assert caught.value.text == text[:4000] and len(str(caught.value)) < 1000
+
+    def test_messages_show_both_ends(self) -> None:
+        whole = '{"a": [' + "1, " * 500 + "0." + "0" * 500 + "]}"
+        text = whole[:-2]
+        with pytest.raises(tr.CutOff) as caught:
+            value_of(whole, {}, max_tokens=len(text))
+        shown = (
+            f"{text[:300]!r}... (and {len(text) - 400} characters) ...{text[-100:]!r} is not of the schema"
+        )
+        assert shown in str(caught.value)
+        short = '{"a": "' + "x" * 390
+        with pytest.raises(tr.CutOff) as caught:
+            value_of(short + '"}', {}, max_tokens=len(short))
+        assert repr(short) in str(caught.value)
 
     def test_a_number_may_have_gone_on(self) -> None:
         for kind in (int, {"type": "integer"}):
