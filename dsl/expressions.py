@@ -61,11 +61,12 @@ def gen(
 
     `schema` is a pydantic model, a dataclass, a TypedDict or any other type that pydantic's `TypeAdapter`
     takes: the variable holds the instance (see `dsl/schemas.py`). Or it is a JSON Schema, a dict or text: the
-    variable holds what `json.loads` makes of the text. How the value is written: `whitespace`
+    variable holds what `json.loads` makes of the text. None, as for every option, is to ask for nothing (the
+    text `null` is `type(None)`). How the value is written: `whitespace`
     ("flexible", "compact", "any", or a dict with json.dumps' `indent` and `separators`), `property_order`
-    ("schema", or "any"), `number_style` ("json", or "plain": no exponents), `formats` ("assert", or
-    "annotation": not enforced) and `escapes` ("minimal": a character is escaped only where it must be; or
-    "any"). A text that `max_tokens` or a stop ends too soon is an error, `CutOff`, which
+    ("schema", or "any"), `number_style` ("json", or "plain": one spelling a number, 3 and 0.5),
+    `formats` ("assert", or "annotation": not enforced) and `escapes` ("minimal": a character is escaped only
+    where it must be; or "any"). A text that `max_tokens` or a stop ends too soon is an error, `CutOff`, which
     holds the text.
 
     `heal=True` lets the model finish a token that the text before was cut in the middle of: after "http:"

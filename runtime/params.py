@@ -64,9 +64,9 @@ class SamplingParams:
     At most one of `regex`, `choices`, `schema` (a JSON Schema: a mapping, a boolean or its JSON text, and
     kept as text) and `grammar` (a Lark grammar) says what the text must look like. How a schema's value is
     written: `whitespace` ("flexible", "compact", "any", or an object with `separators` and `indent`, as
-    json.dumps has them), `property_order` ("schema" or "any"), `number_style` ("json" or "plain": no
-    exponents), `formats` ("assert" or "annotation": not enforced), and `escapes` ("minimal": a character is
-    escaped only where it must be, or "any").
+    json.dumps has them), `property_order` ("schema" or "any"), `number_style` ("json" or "plain": one
+    spelling a number), `formats` ("assert" or "annotation": not enforced), and `escapes` ("minimal": a
+    character is escaped only where it must be, or "any").
     What it leaves no choice about becomes tokens without being sampled (see `forced.py`), except where
     `logprobs` asks for the model's opinion of each token; tokens that `stop_token_ids` or `logit_bias`
     name are never added so.

@@ -46,7 +46,7 @@ WhitespaceOption = Annotated[
 ]
 OrderOption = Annotated[str | None, typer.Option(help="Of a schema's keys: schema, the default, or any.")]
 NumbersOption = Annotated[
-    str | None, typer.Option(help="Of a schema's values: json, the default, or plain (no exponents).")
+    str | None, typer.Option(help="Of a schema's values: json, the default, or plain (3 and 0.5 only).")
 ]
 FormatsOption = Annotated[
     str | None, typer.Option(help="Of a schema: assert, the default, or annotation (not enforced).")

@@ -40,7 +40,11 @@ def compile_json_schema(
 
 
 def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budget) -> Grammar:
-    document = Document(schema, formats="assert" if options.formats == "assert" else "annotation")
+    document = Document(
+        schema,
+        formats="assert" if options.formats == "assert" else "annotation",
+        one_spelling=options.number_style == "plain",
+    )
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)
     tables = Tables(sets, languages, options, vocab.single_bytes)

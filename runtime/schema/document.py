@@ -28,7 +28,8 @@ Scope = tuple[int, ...]
 
 
 class Document:
-    """A schema: a mapping or boolean (which must not be changed afterwards), or JSON text.
+    """A schema: a mapping or boolean (which must not be changed afterwards), or JSON text. `one_spelling`:
+    each number is written in one way only, so that no integer has a fraction.
 
     `patterns`: every ECMA pattern in use (of `pattern` and `patternProperties`), `formats`: every format in
     use that is enforced; both with the pointer of their first place. In use is what the root leads to, not
@@ -39,13 +40,20 @@ class Document:
     other documents, metaschemas that are not known, schemas over 256 deep and numbers of over 4000 digits.
     """
 
-    def __init__(self, schema: object, *, formats: Literal["assert", "annotation"] = "assert") -> None:
+    def __init__(
+        self,
+        schema: object,
+        *,
+        formats: Literal["assert", "annotation"] = "assert",
+        one_spelling: bool = False,
+    ) -> None:
         if isinstance(schema, (str, bytes)):
             schema = read_text(schema)
         if not isinstance(schema, (dict, bool)):
             message = f"{shown(schema)} is no schema, which is an object, true or false"
             raise InvalidConstraint(message, field="schema")
-        self._scan = scan = Scan(FORMATS if formats == "assert" else frozenset())
+        asserted = FORMATS if formats == "assert" else frozenset()
+        self._scan = scan = Scan(asserted, one_spelling=one_spelling)
         self.root = scan.top(schema, "", "#")
         read_nodes(scan)
         scan.claim(scan.resources[0])

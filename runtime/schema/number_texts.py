@@ -3,14 +3,14 @@
 What they take is exact: a text is taken only if its value is in the set. Of the spellings of a member they
 take
 
-- every plain one: no exponent, any number of zeros at the end (`1`, `1.0`, `-0`);
+- every one without exponent: any number of zeros at the end (`1`, `1.0`, `-0`);
 - where the set is all numbers of a sign, with 0 or without, every spelling that JSON has;
 - otherwise the scientific ones, d or d.ddd with an exponent (`1e20`, `1.5E+07`, `0e3`), that all conditions
   decide: bounds and exclusions decide all of them, multiples and integers those that `number_multiples.py`
   names. Spellings such as `12e3` and `0.5e1` are left out.
 
-Where a set asks for a spelling, they take those of these that have it. Style "plain" leaves out every
-exponent.
+Where a set asks for a spelling, they take those of these that have it. Style "plain" leaves of all these one
+to a number: no exponent, no zero at the end of a fraction, no point without fraction, no `-0`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from treille.runtime.schema.number_rows import (
     NO_TEXT,
     NOWHERE,
     NUM_SYMBOLS,
-    SMALL_E,
     SYMBOLS,
     Rows,
     Texts,
@@ -84,9 +83,10 @@ def prepare_numbers() -> None:
 
 @lru_cache(maxsize=512)
 def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
-    """The automaton of the numbers in any of `shapes`; `style` is "json", or "plain" for no exponents.
+    """The automaton of the numbers in any of `shapes`; `style` is "json", or "plain" for one text a number.
 
-    Raises ValueError if no number is in any of them, `UnsupportedConstraint` where it takes too many states.
+    Raises ValueError if no number is in any of them, or in style "plain" none but integers that may not be
+    spelled as such; `UnsupportedConstraint` where it takes too many states.
     """
     if style not in ("json", "plain"):
         raise ValueError(f"unknown number style: {style!r}")
@@ -104,10 +104,10 @@ def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
         for sign, texts_of_sign in ((1, positive), (-1, negative)):
             values = frozenset(sign * value for value in few_of_it if sign * value >= 0)
             texts_of_sign.append(_every([_points(values, inside=True), *_spelled(whole=whole)]))
-    texts = signed(any_of(positive), any_of(negative))
-    if style == "plain" and not texts.is_empty:
-        texts.table[:, SMALL_E:] = NOWHERE
-        texts = minimal(texts)
+    one, other = any_of(positive), any_of(negative)
+    if style == "plain":
+        one, other = _every([one, _only(zero=True)]), _every([other, _only(zero=False)])
+    texts = signed(one, other)
     if texts.is_empty:
         raise ValueError("no number is in the set")
     return NumberDfa(*texts)
@@ -154,6 +154,18 @@ def _spelled(*, whole: bool | None) -> list[Texts]:
     zero = rows.add(NO_DIGIT, dot=dot, exponent=exponent, accepting=whole)
     rows.start([zero] + [rows.loop(dot=dot, exponent=exponent, accepting=whole)] * 9)
     return [minimal(rows.texts())]
+
+
+@lru_cache(maxsize=2)
+def _only(*, zero: bool) -> Texts:
+    """The one text without sign of each number: 3, 0.5, and `zero`."""
+    rows = Rows()
+    behind = rows.following
+    rows.add([behind] + [behind + 1] * 9)
+    rows.add([behind] + [behind + 1] * 9, accepting=True)
+    first = rows.add(NO_DIGIT, dot=behind, accepting=zero)
+    rows.start([first] + [rows.loop(dot=behind, accepting=True)] * 9)
+    return minimal(rows.texts())
 
 
 def _without(excluded: frozenset[Fraction]) -> list[Texts]:

@@ -46,7 +46,8 @@ class Options:
     of up to 40 blanks), "compact" (none), "any" (without bound, around the whole
     text too: to check texts, not to write them), or a `Layout`.
     `property_order`: "schema" (declared properties in their order, others after them) or "any".
-    `number_style`: "json" or "plain" (no exponents). `formats`: "assert" or "annotation".
+    `number_style`: "json" (every spelling: 1, 1.0, 1e0) or "plain" (one a number: 3, 0.5).
+    `formats`: "assert" or "annotation".
     `escapes`: "minimal" (a character is written as itself where JSON and the tokens allow that) or "any"
     (every spelling); by default "any" beside whitespace "any", which is to check texts, else "minimal".
     """

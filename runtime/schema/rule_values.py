@@ -55,8 +55,11 @@ def read_type(scan: Scan, node: Node, key: str, value: Any) -> Any:
 
 
 def read_type_4(scan: Scan, node: Node, key: str, value: Any) -> Any:
-    """The same of draft 4, whose integers are another type than those of all later drafts."""
+    """The same of draft 4, whose integers are another type than those of all later drafts: 1.0 is none. Where
+    nothing is spelled like that, there is no difference."""
     names = read_type(scan, node, key, value)
+    if scan.one_spelling:
+        return names
     if names == "integer":
         return INTEGER_OF_4
     if isinstance(names, list) and "integer" in names:

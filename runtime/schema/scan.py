@@ -17,10 +17,12 @@ _BOOLEANS_IN_4 = frozenset(("additionalProperties", "additionalItems"))
 
 
 class Scan:
-    """What has been found so far. `asserted`: the names of formats that are enforced."""
+    """What has been found so far. `asserted`: the names of formats that are enforced. `one_spelling`: each
+    number is spelled in one way only."""
 
-    def __init__(self, asserted: frozenset[str]) -> None:
+    def __init__(self, asserted: frozenset[str], *, one_spelling: bool = False) -> None:
         self.asserted = asserted
+        self.one_spelling = one_spelling
         self.nodes: list[Node] = []
         self.resources: list[Resource] = []
         self.by_uri: dict[str, Resource | None] = {}  # None: more than one claims it

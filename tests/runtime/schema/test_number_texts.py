@@ -21,7 +21,7 @@ from oracles.number_sets import any_numbers, has_text, is_member, numbers, value
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.automaton import minimize
-from treille.runtime.schema.decimals import spelled
+from treille.runtime.schema.decimals import spelled, to_number
 from treille.runtime.schema.number_texts import SYMBOLS, NumberDfa, number_dfa
 from treille.runtime.schema.numbers import ANY_NUMBER, Numbers, point
 
@@ -29,6 +29,7 @@ ALPHABET = "0159-+.eE"
 JSON = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 FAR = re.compile(r"[eE][+-]?0*[1-9][0-9]{2}")
 PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+ONE_A_NUMBER = re.compile(r"(?!-0$)-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?")
 SCIENTIFIC = re.compile(r"-?([1-9](\.[0-9]{1,20})?|0(\.0+)?)[eE][+-]?[0-9]+")
 
 DECIDED = [
@@ -167,13 +168,56 @@ def test_signs_alone_keep_every_spelling(shape: Numbers) -> None:
     assert found == {text for text, value in values().items() if is_member(shape, value)}
 
 
+def test_one_text_a_number() -> None:
+    """The expression has for each of the short decimals one of its texts without exponent."""
+    without = [text for text in values() if PLAIN.fullmatch(text)]
+    found = [text for text in without if ONE_A_NUMBER.fullmatch(text)]
+    assert {values()[text] for text in found} == {values()[text] for text in without}
+    assert len({values()[text] for text in found}) == len(found) > 1000
+
+
 @pytest.mark.parametrize("shapes", [(shape,) for shape in DECIDED + NARROWED] + UNIONS, ids=str)
-def test_plain_style_is_every_plain_text(shapes: tuple[Numbers, ...]) -> None:
+def test_plain_style_is_one_text_a_number(shapes: tuple[Numbers, ...]) -> None:
+    wanted = {text for text in values() if ONE_A_NUMBER.fullmatch(text)}
+    wanted = {text for text in wanted if any(has_text(shape, text) for shape in shapes)}
+    if all(shape.whole is False and (shape.integer or shape.multiples) for shape in shapes):
+        with pytest.raises(ValueError, match="no number"):
+            number_dfa(shapes, "plain")
+        assert not wanted
+        return
     dfa = number_dfa(shapes, "plain")
     check_form(dfa)
-    assert taken(dfa, 6) == {
-        text for text in values() if PLAIN.fullmatch(text) and any(has_text(shape, text) for shape in shapes)
-    }
+    assert taken(dfa, 6) == wanted
+    free = [shape for shape in shapes if shape.whole is None]
+    members = {value for value in values().values() if any(shape.contains(value) for shape in free)}
+    texts = (spelled(to_number(value)) for value in members)
+    assert all(dfa.accepts(text) for text in texts)
+
+
+def test_plain_texts_by_hand() -> None:
+    """What is possible after each beginning."""
+
+    def follows(shape: Numbers, beginning: str) -> str:
+        dfa = number_dfa((shape,), "plain")
+        state = 0
+        for char in beginning:
+            state = int(dfa.table[state, SYMBOLS.index(char)])
+        found = "".join(SYMBOLS[symbol] for symbol in np.flatnonzero(dfa.table[state] >= 0))
+        return found + "$" * bool(dfa.accepting[state])
+
+    assert follows(point(1), "") == "1" and follows(point(1), "1") == "$"
+    assert follows(point(0), "") == "0" and follows(point(0), "0") == "$"
+    assert follows(point(Fraction(-1, 2)), "") == "-" and follows(point(Fraction(-1, 2)), "-0.5") == "$"
+    assert follows(numbers(1, 5, integer=True), "5") == "$"
+    assert follows(numbers(1, 15, integer=True), "1") == "012345$"
+    assert follows(numbers(0, 1), "1") == "$" and follows(numbers(0, 1), "0.50") == "0123456789"
+    assert follows(numbers(-1, 0), "-0") == "." and follows(numbers(-1, 0), "-") == "01"
+    assert follows(numbers("1.5", "1.5"), "1.") == "5" and follows(numbers("1.5", "1.5"), "1.5") == "$"
+    assert follows(numbers(multiples=("0.25",)), "3.") == "257"
+    assert follows(numbers(multiples=("0.25",)), "3.2") == "5"
+    assert follows(numbers(multiples=("0.25",)), "3.5") == "$"
+    assert follows(numbers(1, "1.1", excluded=(1, "1.1")), "1.0") == "0123456789"
+    assert follows(numbers(integer=False), "3") == "0123456789."
 
 
 def close_texts(rng: random.Random, ends: Iterable[Fraction]) -> Iterator[str]:
@@ -236,9 +280,18 @@ def test_random_sets(shapes: list[Numbers], seed: int) -> None:
         if not shape.is_empty():
             text = spelled(shape.sample(rng))
             assert dfa.accepts(text), text
-            assert number_dfa(union, "plain").accepts(text), text
+            if ONE_A_NUMBER.fullmatch(text):
+                assert number_dfa(union, "plain").accepts(text), text
+    try:
+        plain = number_dfa(union, "plain")
+    except ValueError:  # integers only that must not be spelled as such
+        assert all(shape.is_empty() or shape.whole is False for shape in shapes)
+        return
+    check_form(plain)
     for text in close_texts(rng, ends):
         check_text(dfa, union, text)
+        one = ONE_A_NUMBER.fullmatch(text) is not None and any(has_text(shape, text) for shape in shapes)
+        assert plain.accepts(text) == one, text
 
 
 @settings(max_examples=60, deadline=None)
