@@ -6,9 +6,11 @@ requests may wait is the engine's `max_queued`; what one compile may cost is the
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Condition, Lock, Thread
 from typing import Generic, Protocol, TypeVar
@@ -19,9 +21,12 @@ from treille.runtime.errors import CompileCancelled, ConstraintError
 from treille.runtime.grammar import Grammar, Vocabulary
 from treille.runtime.matching import TokenIndex
 from treille.runtime.params import Constraint, SamplingParams
+from treille.runtime.patience import said_if_slow
 from treille.runtime.schema.number_texts import prepare_numbers
 from treille.runtime.stops import check_stop_regex
 from treille.runtime.tokenizer import Tokenizer
+
+logger = logging.getLogger("treille")
 
 MAX_WORKERS = 4
 # A compile may be told of somebody else's cancellation, through the cache that both fill: so often, it is
@@ -256,7 +261,8 @@ class ConstraintCompiler:
     """Compiles requests' constraints and patterns for one tokenizer. Safe from any thread.
 
     The vocabulary and the index of its tokens are made once, when the first request needs them. The last
-    constraints that were refused are known, so that asking again costs no compile.
+    constraints that were refused are known, so that asking again costs no compile. The first constraint of
+    each kind may have to wait until the loops for it are compiled: if that takes long, the log says so.
     """
 
     def __init__(self, tokenizer: Tokenizer, compile: Compile | None = None) -> None:
@@ -268,6 +274,7 @@ class ConstraintCompiler:
         # A grammar lives as long as a request or the vocabulary's cache, which is bounded, holds it.
         self._grammars: WeakValueDictionary[Constraint, Grammar] = WeakValueDictionary()
         self._refused: OrderedDict[Constraint, ConstraintError] = OrderedDict()
+        self._kinds: set[str] = set()  # of the constraints that were asked for
 
     @property
     def index(self) -> TokenIndex:
@@ -296,12 +303,19 @@ class ConstraintCompiler:
         if isinstance(key, Tokens):
             return self.index
         try:
-            grammar = self._make(key, self._vocabulary(), cancelled=cancelled)
+            with self._explained(key.kind):
+                grammar = self._make(key, self._vocabulary(), cancelled=cancelled)
         except ConstraintError as error:
             self._refuse(key, error)
             raise
         self._grammars[key] = grammar
         return grammar
+
+    def _explained(self, kind: str) -> AbstractContextManager[None]:
+        with self._lock:
+            is_first = kind not in self._kinds
+            self._kinds.add(kind)
+        return said_if_slow(logger.warning) if is_first else nullcontext()
 
     def _refuse(self, key: Constraint, error: ConstraintError) -> None:
         if key.num_characters > MAX_REFUSED_LENGTH:

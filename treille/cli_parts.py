@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,8 @@ from treille.runtime.grammar.spellings import read_tokenizer
 from treille.runtime.models.aliases import ALIASES
 from treille.runtime.models.gguf import GGUFSource
 from treille.runtime.models.resolve import resolve_model
+from treille.runtime.patience import said_if_slow
 from treille.runtime.tokenizer import Tokenizer
-
-PATIENCE = 3.0  # seconds, before a wait is explained
 
 
 def read_vocabulary(name: str) -> tuple[Tokenizer, Vocabulary]:
@@ -65,14 +63,8 @@ def _from_file(path: Path) -> tuple[Tokenizer, Vocabulary]:
 @contextmanager
 def explained_wait() -> Iterator[None]:
     """Says on stderr what takes so long, if it does."""
-    words = "treille: making the compiled loops ready; the very first time takes a minute or two"
-    timer = threading.Timer(PATIENCE, lambda: print(words, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
-    try:
+    with said_if_slow(lambda words: print(f"treille: {words}", file=sys.stderr, flush=True)):
         yield
-    finally:
-        timer.cancel()
 
 
 def num_texts(vocab: Vocabulary) -> int:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 import pytest
 from oracles.history_model import byte_tokenizer
 
+from treille.runtime import patience
 from treille.runtime.compiling import (
     MAX_REFUSED,
     CompilePool,
@@ -235,6 +236,29 @@ class TestConstraints:
         assert isinstance(answer.result(0), InvalidConstraint) and not begun
         assert pool.num_waiting == 0
         pool.close()
+
+    def test_a_long_wait_for_the_first_of_a_kind_is_explained(self, monkeypatch, caplog) -> None:
+        """It is said once a kind; what is ready in time is not spoken of."""
+        seconds = {"regex": 0.3, "choices": 0.0}
+
+        class Made:
+            """In place of a grammar."""
+
+        def compile(constraint, vocab, *, cancelled=None):
+            time.sleep(seconds[constraint.kind])
+            return Made()
+
+        compiler = ConstraintCompiler(byte_tokenizer(), compile)
+        monkeypatch.setattr(compiler, "_vocabulary", lambda: None)
+        monkeypatch.setattr(patience, "PATIENCE", 0.1)
+        compiler(Constraint("regex", "a"), lambda: False)
+        (record,) = caplog.records
+        assert (record.name, record.levelname) == ("treille", "WARNING")
+        assert record.getMessage() == patience.COMPILED_LOOPS
+        compiler(Constraint("regex", "ab"), lambda: False)
+        monkeypatch.setattr(patience, "PATIENCE", 30.0)
+        compiler(Constraint("choices", ("a",)), lambda: False)
+        assert len(caplog.records) == 1
 
     def test_the_signal_is_handed_on(self) -> None:
         seen = []
