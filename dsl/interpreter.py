@@ -8,6 +8,7 @@ run side by side.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -149,7 +150,7 @@ class Interpreter:
         name = f" {step.variable.name!r}" if step.variable is not None else ""
         if isinstance(error, Mismatch):
             return self._wrong(error, f"{word}{name}: {error}", step.where)
-        text = f"{word}{name}: {type(error).__name__}: {error}"
+        text = f"{word}{name}: {_named(error)}"
         failure = GenerationFailed(text, where=step.where, branch=self.label)
         failure.__cause__ = error
         return failure
@@ -271,3 +272,10 @@ def _skip(step: Step, failure: GenerationFailed | ProgramCancelled) -> None:
             future.set_exception(failure)
     for branch in step.branches:
         branch.fail(failure)
+
+
+def _named(error: BaseException) -> str:
+    """An error with its type's name in front, where its words do not begin with that."""
+    name, text = type(error).__name__, str(error)
+    words = re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return text if text.startswith(words) else f"{name}: {text}"

@@ -19,6 +19,14 @@ TreilleError
 
 from __future__ import annotations
 
+MAX_PLACE = 240  # characters of a place that a message shows
+
+
+def brief_place(place: str) -> str:
+    """A place, such as a JSON Pointer, as messages show it: a long one without its middle."""
+    half = MAX_PLACE // 2
+    return place if len(place) <= MAX_PLACE else f"{place[:half]}...{place[-half:]}"
+
 
 class TreilleError(Exception):
     """Base of every error that the runtime raises on purpose."""
@@ -68,7 +76,7 @@ class UnsupportedConstraint(ConstraintError):
     """
 
     def __init__(self, keyword: str, path: str, reason: str, *, field: str | None = None) -> None:
-        super().__init__(f"unsupported constraint: {keyword} at {path}: {reason}", field=field)
+        super().__init__(f"unsupported constraint: {keyword} at {brief_place(path)}: {reason}", field=field)
         self.keyword = keyword
         self.path = path
         self.reason = reason

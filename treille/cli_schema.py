@@ -14,7 +14,7 @@ from treille.cli_errors import FAILED
 from treille.cli_parts import duration, explained_wait, grid, new_console, num_texts, read_vocabulary
 from treille.grammar_source import GrammarSource, option_words
 from treille.runtime.constraints import schema_options
-from treille.runtime.errors import ConstraintError
+from treille.runtime.errors import ConstraintError, brief_place
 from treille.runtime.grammar import Matcher, Vocabulary, compile_json_schema
 from treille.runtime.grammar.explain import byte_vocabulary
 from treille.runtime.schema.forms import Note
@@ -101,7 +101,7 @@ def _verdict(refusal: Refusal | None) -> Text:
         return _shown("enforced exactly", style="bold green")
     if refusal.is_wrong:
         return _shown(f"refused: {refusal.message}", style="bold red")
-    place = f"{refusal.keyword} at {refusal.pointer}" if refusal.pointer else refusal.keyword
+    place = f"{refusal.keyword} at {brief_place(refusal.pointer)}" if refusal.pointer else refusal.keyword
     return _shown(f"refused: {place} cannot be enforced exactly: {refusal.message}", style="bold red")
 
 

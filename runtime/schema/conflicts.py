@@ -104,14 +104,14 @@ def _facts(base: Base) -> Iterator[Fact]:
     schema = base.node.schema
     if "type" in base.keys:
         types = schema["type"] if isinstance(schema["type"], str) else " or ".join(schema["type"])
-        yield mask_of(schema["type"]), f"type {types} at {base.node.pointer}"
+        yield mask_of(schema["type"]), f"type {types} at {base.node.brief}"
     if "const" in base.keys:
-        yield kind_of(schema["const"]), f"const {_named(kind_of(schema['const']))} at {base.node.pointer}"
+        yield kind_of(schema["const"]), f"const {_named(kind_of(schema['const']))} at {base.node.brief}"
     if "enum" in base.keys:
         mask = 0
         for value in schema["enum"]:
             mask |= kind_of(value)
-        yield mask & ANY_KIND, f"enum {_named(mask)} at {base.node.pointer}"
+        yield mask & ANY_KIND, f"enum {_named(mask)} at {base.node.brief}"
 
 
 def _named(mask: int) -> str:
@@ -128,7 +128,7 @@ def _crossed(base: Base) -> str | None:
     for low, high in _PAIRS:
         if low in base.keys and high in base.keys and base.node.schema[low] > base.node.schema[high]:
             least, most = base.node.schema[low], base.node.schema[high]
-            return f"{low} {least} is above {high} {most} at {base.node.pointer}"
+            return f"{low} {least} is above {high} {most} at {base.node.brief}"
     return None
 
 
@@ -145,9 +145,9 @@ def _needless(literals: Literals, base: Base) -> str | None:
     for name in base.node.schema.get("required", ()):
         if name in base.node.schema.get("properties", ()):
             if literals.child(base, "properties", name) == FALSE:
-                return f"{name!r} is required at {base.node.pointer}, and its schema allows nothing"
+                return f"{name!r} is required at {base.node.brief}, and its schema allows nothing"
         elif closed:
-            return f"{name!r} is required at {base.node.pointer}, and additionalProperties rules it out"
+            return f"{name!r} is required at {base.node.brief}, and additionalProperties rules it out"
     return None
 
 
@@ -157,14 +157,14 @@ def _together(literals: Literals, number: int) -> str:
     if len(bases) == 1 and len(literals.sets[number]) == 1 and bases[0].node is not None:
         keys = ", ".join(bases[0].keys[:_SHOWN])
         if len(bases[0].keys) == 1:
-            return f"{keys} at {bases[0].node.pointer} cannot hold"
-        return f"{keys} at {bases[0].node.pointer} cannot hold together"
+            return f"{keys} at {bases[0].node.brief} cannot hold"
+        return f"{keys} at {bases[0].node.brief} cannot hold together"
     return f"these cannot hold together: {_pointers(literals, number)}"
 
 
 def _pointers(literals: Literals, number: int) -> str:
     """The places of the schemas of a set and of all that they refer to."""
-    found = [base.node.pointer for base in _bases(literals, number) if base.node is not None]
+    found = [base.node.brief for base in _bases(literals, number) if base.node is not None]
     found += ["not " + literals.pointer(one) for one in literals.sets[number] if one & 1]
     shown = list(dict.fromkeys(found)) or ["#"]
     return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from treille.runtime.errors import InvalidConstraint
+from treille.runtime.errors import InvalidConstraint, brief_place
 from treille.runtime.schema.dialect import read_nodes
 from treille.runtime.schema.drafts import Draft
 from treille.runtime.schema.formats import FORMATS
@@ -194,5 +194,7 @@ def _check_depth(nodes: list[Node]) -> None:
             is_open.add(node)
             for child in node.below():
                 if child in is_open:
-                    raise InvalidConstraint(f"{child.pointer}: the schema contains itself", field="schema")
+                    raise InvalidConstraint(
+                        f"{brief_place(child.pointer)}: the schema contains itself", field="schema"
+                    )
                 trail.append(child)

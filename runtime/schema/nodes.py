@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from treille.runtime.errors import InvalidConstraint
+from treille.runtime.errors import InvalidConstraint, brief_place
 from treille.runtime.schema.drafts import Draft
 
 Path = tuple[str | int, ...]
@@ -57,6 +57,11 @@ class Node:
         """
         return self.place()
 
+    @property
+    def brief(self) -> str:
+        """`pointer` as messages show it: a long one without its middle."""
+        return brief_place(self.pointer)
+
     def place(self, *below: str | int) -> str:
         """The pointer of something below it."""
         steps = [_step(token) for token in reversed(below)]
@@ -68,7 +73,7 @@ class Node:
 
     def malformed(self, key: str | int, why: str) -> InvalidConstraint:
         """The error for one of its keywords."""
-        return InvalidConstraint(f"{self.place(key)}: {why}", field="schema")
+        return InvalidConstraint(f"{brief_place(self.place(key))}: {why}", field="schema")
 
     def keep(self, path: Path, node: Node) -> None:
         """Have a node below it that only references lead to."""

@@ -28,9 +28,8 @@ def read_text(text: str | bytes) -> Any:
     except InvalidConstraint:
         raise
     except json.JSONDecodeError as error:
-        raise InvalidConstraint(
-            f"the schema is not JSON: {error.msg}", field="schema", offset=error.pos
-        ) from None
+        place = f"line {error.lineno} column {error.colno}"
+        raise InvalidConstraint(f"the schema is not JSON: {error.msg} at {place}", field="schema") from None
     except RecursionError:
         raise InvalidConstraint("the schema is nested too deeply", field="schema") from None
     except UnicodeDecodeError as error:

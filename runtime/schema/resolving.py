@@ -75,7 +75,7 @@ def _resource(scan: Scan, node: Node, key: str, uri: str) -> Resource:
         return found
     meta = metaschema(uri)
     if meta is None:
-        reason = f"{shown(uri)} is not in the document"
+        reason = f"{shown(uri)} is not in the document, and nothing is fetched: put that schema under $defs"
         raise UnsupportedConstraint(key, node.place(key), reason, field="schema")
     top = scan.top(meta, uri, uri + "#")
     read_nodes(scan)

@@ -99,7 +99,8 @@ def test_refusals_say_where(engine: tr.Engine) -> None:
     for schema, kind, words in (
         ({"properties": {"a": {"pattern": "(a)\\1"}}}, tr.UnsupportedConstraint, "#/properties/a/pattern"),
         ({"type": "string", "minLength": 2, "maxLength": 1}, tr.InvalidConstraint, "no value"),
-        ({"type": 3}, tr.InvalidConstraint, "#/type"),
+        ({"pattern": "(a)\\1"}, tr.UnsupportedConstraint, "gen 'x': unsupported constraint: pattern at #"),
+        ({"type": 3}, tr.InvalidConstraint, "gen 'x': InvalidConstraint: #/type"),
     ):
         with pytest.raises(tr.GenerationFailed, match="gen 'x'") as caught:
             program_of(schema=schema).run(backend=engine)

@@ -243,6 +243,27 @@ def doubled(depth: int) -> dict[str, Any]:
     return schema
 
 
+def test_messages_leave_out_the_middle_of_long_places() -> None:
+    with pytest.raises(UnsupportedConstraint) as caught:
+        Document(nested(400, by_name=True))
+    assert len(caught.value.path) > 1000 and len(str(caught.value)) < 400
+    before, _, after = str(caught.value).partition("...")
+    assert caught.value.path[:100] in before and caught.value.path[-100:] in after
+    wrong: Any = {"type": 3}
+    for _ in range(200):
+        wrong = {"properties": {"a": wrong}}
+    with pytest.raises(
+        InvalidConstraint, match=r"^#/properties/a/.*\.\.\..*/properties/a/type: 3 is"
+    ) as found:
+        Document(wrong)
+    assert len(str(found.value)) < 400
+
+
+def test_what_is_no_json_has_a_line_and_a_column() -> None:
+    with pytest.raises(InvalidConstraint, match=r"not JSON: Expecting ':' delimiter at line 2 column 6$"):
+        Document('{"a": 1,\n "b" 2}')
+
+
 def round_in_a_circle() -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     schema["properties"] = {"a": {"items": schema}}
