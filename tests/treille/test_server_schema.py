@@ -140,6 +140,43 @@ def test_errors_name_the_clients_field(
     assert stream == error
 
 
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"response_format": named({}, whitespace="compact")},
+            "unknown field response_format.json_schema.whitespace; it goes beside response_format",
+        ),
+        (
+            {"response_format": {"type": "json_object", "escapes": "any"}},
+            "unknown field response_format.escapes; it goes beside response_format",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"type": "object", "properties": {}}}},
+            'give {"name": "...", "schema": {...}}, with the schema as the field schema',
+        ),
+        (
+            {"response_format": {"type": "json_schema", "schema": {"type": "object"}}},
+            'a schema goes into json_schema: {"name": "...", "schema": {...}}',
+        ),
+        ({"response_format": "json_object"}, 'response_format: give an object: {"type": "text"}, '),
+        ({"response_format": [1]}, "response_format: give an object"),
+        ({"schema": {}, "formats": True}, "formats must be assert or annotation, not True"),
+        ({"schema": {}, "number_style": ["plain"]}, "number_style must be json or plain, not ['plain']"),
+        ({"schema": '{"a"\n 1}'}, "schema is not JSON: Expecting ':' delimiter at line 2 column 2"),
+    ],
+)
+def test_errors_say_what_to_do(server: Server, route: str, fields: dict[str, Any], words: str) -> None:
+    assert words in server.error(route, **fields)["message"]
+
+
+def test_a_body_that_is_no_json(server: Server) -> None:
+    answer = server.post("completions", '{"prompt": "a",\n "schema": {"a" 1}}')
+    message = answer.json()["error"]["message"]
+    assert message == "the body is not JSON: Expecting ':' delimiter at line 2 column 17"
+
+
 @pytest.mark.parametrize("name", ["guided_json", "json_schema"])
 def test_other_servers_names_get_a_hint(server: Server, name: str) -> None:
     assert "it is called schema here" in server.error("completions", **{name: {}})["message"]

@@ -21,6 +21,8 @@ from treille.runtime.errors import (
     RequestError,
     UnsupportedConstraint,
 )
+from treille.runtime.schema_source import CHOICES
+from treille.server.response_format import NAMED_SCHEMA
 
 logger = logging.getLogger("treille.server")
 
@@ -112,7 +114,7 @@ def classify(error: Exception) -> ApiError:
             message = "the server stopped this request; send it again"
             return ApiError(503, message, kind="server_error", code="request_aborted")
         case RequestValidationError():
-            return _validation(error.errors())
+            return _validation(error.errors(), error.body)
         case HTTPException():
             return ApiError(error.status_code, str(error.detail), headers=error.headers)
         case _:
@@ -151,12 +153,14 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _validation(errors: Sequence[Any]) -> ApiError:
+def _validation(errors: Sequence[Any], body: Any) -> ApiError:
     """The first thing wrong with a body, in one sentence that names the field."""
     first = errors[0]
     place = [str(part) for part in first["loc"] if part != "body"]
     if first["type"] == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {first['ctx']['error']} at character {place[-1]}")
+        fault = json.JSONDecodeError(first["ctx"]["error"], str(body), int(place[-1]))
+        where = f"line {fault.lineno} column {fault.colno}"
+        return ApiError(400, f"the body is not JSON: {fault.msg} at {where}")
     if not place and first["type"] in ("missing", "model_attributes_type", "model_type"):
         return ApiError(400, "the body must be a JSON object sent as application/json")
     cause = first.get("ctx", {}).get("error")
@@ -168,12 +172,21 @@ def _validation(errors: Sequence[Any]) -> ApiError:
     param = _printable(".".join(place))
     reason = first["msg"][0].lower() + first["msg"][1:]
     if first["type"] == "extra_forbidden":
-        known = OTHER_NAMES.get(place[-1])
-        mend = f"; it is called {known} here" if known else ""
-        return ApiError(400, f"unknown field {param}{mend}", param=param, code="unknown_field")
+        return ApiError(400, f"unknown field {param}{_mend(place)}", param=param, code="unknown_field")
     if first["type"] == "missing":
         return ApiError(400, f"{param} is missing", param=param)
     return ApiError(400, f"{param or 'the body'}: {reason}", param=param or None)
+
+
+def _mend(place: Sequence[str]) -> str:
+    """What is likely to be meant by an unknown field."""
+    name = place[-1]
+    if place[0] == "response_format" and name in ("whitespace", *CHOICES):
+        return "; it goes beside response_format, not inside of it"
+    if place[:-1] == ["response_format"] and name == "schema":
+        return f"; a schema goes into json_schema: {NAMED_SCHEMA}"
+    known = OTHER_NAMES.get(name)
+    return f"; it is called {known} here" if known else ""
 
 
 def _printable(name: str) -> str:

@@ -33,7 +33,15 @@ from treille.runtime.params import (
     SamplingParams,
 )
 from treille.runtime.types import MAX_SALT
-from treille.server.response_format import ResponseFormat, Schema, Whitespace
+from treille.server.response_format import (
+    Escapes,
+    Formats,
+    NumberStyle,
+    PropertyOrder,
+    ResponseFormat,
+    Schema,
+    Whitespace,
+)
 
 MAX_PROMPTS = 1024
 MAX_MESSAGES = 4096
@@ -168,10 +176,10 @@ class GenerationBody(_Strict):
     response_format: ResponseFormat | None = None
     json_schema: Schema | None = Field(None, alias="schema")
     whitespace: Whitespace | None = None
-    property_order: str | None = None
-    number_style: str | None = None
-    formats: str | None = None
-    escapes: str | None = None
+    property_order: PropertyOrder | None = None
+    number_style: NumberStyle | None = None
+    formats: Formats | None = None
+    escapes: Escapes | None = None
     grammar: Text | None = None
     heal: bool | None = None
     cache_salt: Annotated[Text, Field(min_length=1, max_length=MAX_SALT)] | None = None

@@ -11,11 +11,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from treille.runtime.errors import InvalidRequest
-from treille.runtime.schema_source import WHITESPACE, Number
+from treille.runtime.schema_source import CHOICES, WHITESPACE, Number
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+NAMED_SCHEMA = '{"name": "...", "schema": {...}}'
+"""How a schema is wrapped, for messages."""
 
-# Both are looked at where the engine's parameters are made.
+# These are looked at where the engine's parameters are made.
 Schema = Annotated[
     Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]})
 ]
@@ -37,6 +39,10 @@ Whitespace = Annotated[
         }
     ),
 ]
+PropertyOrder = Annotated[Any, WithJsonSchema({"enum": list(CHOICES["property_order"])})]
+NumberStyle = Annotated[Any, WithJsonSchema({"enum": list(CHOICES["number_style"])})]
+Formats = Annotated[Any, WithJsonSchema({"enum": list(CHOICES["formats"])})]
+Escapes = Annotated[Any, WithJsonSchema({"enum": list(CHOICES["escapes"])})]
 
 
 class _Strict(BaseModel):
@@ -52,6 +58,14 @@ class NamedSchema(_Strict):
     description: str | None = None
     strict: bool | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_wrapped(cls, raw: Any) -> Any:
+        known = {"name", "schema", "description", "strict", "whitespace", *CHOICES}
+        if isinstance(raw, dict) and "schema" not in raw and not raw.keys() <= known:
+            raise InvalidRequest(f"give {NAMED_SCHEMA}, with the schema as the field schema", field="schema")
+        return raw
+
     @model_validator(mode="after")
     def _check(self) -> NamedSchema:
         if self.json_schema is None:
@@ -64,6 +78,16 @@ class ResponseFormat(_Strict):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, raw: Any) -> Any:
+        if not isinstance(raw, (dict, ResponseFormat)):
+            raise InvalidRequest(
+                'give an object: {"type": "text"}, {"type": "json_object"} or '
+                f'{{"type": "json_schema", "json_schema": {NAMED_SCHEMA}}}'
+            )
+        return raw
 
     @model_validator(mode="after")
     def _check(self) -> ResponseFormat:
