@@ -280,8 +280,8 @@ def test_random_patterns(pattern: str, seed: int) -> None:
     if dfa is None:
         assert not any(matcher.fullmatch(text) for text in texts)
         return
-    # What was made of our own parser's tree and of that of `re`, without normal forms, is the same automaton. Not
-    # where anchors are repeated, as in `(a|^){2}`: normal forms are what resolves those.
+    # What was made of our own parser's tree and of that of `re`, without normal forms, is the same automaton.
+    # Not where anchors are repeated, as in `(a|^){2}`: normal forms are what resolves those.
     if not any(anchor in pattern for anchor in "^$\\"):
         program = Program()
         program.add(twin)
