@@ -136,7 +136,9 @@ class TestB45:
                 if fresh.is_finished() and token_id in VOCABULARY.eos_ids:
                     break  # the text had ended by itself
                 fresh.accept(token_id)
-            assert same(matcher, fresh)
+            # An end token that was drafted behind a text that had ended counts for one and not for the other.
+            assert matcher.is_finished() == fresh.is_finished()
+            assert fresh.is_finished() or same(matcher, fresh)
 
     def test_copies_do_not_share_what_they_read(self) -> None:
         matcher = fed(OBJECT, b'{"')
