@@ -4,7 +4,8 @@
     python benchmarks/linear.py --rows 1 64 --peers
 
 Weights take turns until they are `--mib` of memory, so that they come from memory and not from a cache.
-`--peers` adds PyTorch's packed int8 and int4 products. Microseconds a call, the least of the rounds; GB/s
+`--peers` adds PyTorch's products, in int8 and int4 its packed ones. Microseconds a call, the least of the
+rounds; GB/s
 count the weights' bytes. Ends with one line of JSON.
 """
 
@@ -29,14 +30,17 @@ def ours(name: str, weight: Tensor) -> tuple[Layer, int]:
     """The layer, and the bytes of its weight."""
     kernels = select_cpu_kernels()
     if name in ("float32", "bfloat16"):
-        dtype = torch.float32 if name == "float32" else torch.bfloat16
+        dtype = torch.float32 if name.endswith("float32") else torch.bfloat16
         return kernels.pack_linear(weight.to(dtype)), weight.numel() * dtype.itemsize
     layer = kernels.pack_quantized(quantize(weight, 8 if name == "int8" else 4), dtype=torch.bfloat16)
     return layer, layer.num_bytes
 
 
 def peers(name: str, weight: Tensor) -> tuple[Layer, int]:
-    """PyTorch's packed products."""
+    """PyTorch's own products, and its packed ones."""
+    if name in ("torch float32", "torch bfloat16"):
+        plain = weight.to(getattr(torch, name.removeprefix("torch ")))
+        return lambda x: torch.nn.functional.linear(x, plain), weight.numel() * plain.element_size()
     if name == "torch int8":
         rounded = quantize(weight, 8)
         values, scales = rounded.values, rounded.scales[:, 0].bfloat16()
@@ -72,11 +76,12 @@ def main() -> None:
     torch.set_num_threads(1)
 
     names = ["float32", "bfloat16", "int8", "int4"]
+    names += [f"torch {name}" for name in names] if args.peers else []
     found = []
     for shape in args.shape or SHAPES:
         weight = torch.randn(*SHAPES[shape], generator=torch.Generator().manual_seed(0)) / 24
-        print(f"\n{shape:10} {'GB/s of 1':>10}" + "".join(f"{f'{rows} rows':>12}" for rows in args.rows))
-        for name in names + (["torch int8", "torch int4"] if args.peers else []):
+        print(f"\n{shape:14} {'GB/s of 1':>10}" + "".join(f"{f'{rows} rows':>12}" for rows in args.rows))
+        for name in names:
             make = peers if name.startswith("torch") else ours
             _, size = make(name, weight)
             copies = max(1, min(args.mib * 2**20 // size, 200))
@@ -84,10 +89,10 @@ def main() -> None:
             times = []
             for rows in args.rows:
                 x = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(1))
-                x = x.to(torch.float32 if name == "float32" else torch.bfloat16)
+                x = x.to(torch.float32 if name.endswith("float32") else torch.bfloat16)
                 times.append(microseconds(layers[: max(1, len(layers) // rows)], x, args.rounds))
             speed = size / times[0] / 1e3
-            print(f"{name:10} {speed:10.1f}" + "".join(f"{t:12.0f}" for t in times), flush=True)
+            print(f"{name:14} {speed:10.1f}" + "".join(f"{t:12.0f}" for t in times), flush=True)
             found.append({"shape": shape, "dtype": name, "bytes": size, "microseconds": times})
     print(json.dumps({"benchmark": "linear", "rows": args.rows, "results": found}))
 

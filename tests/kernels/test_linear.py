@@ -52,7 +52,7 @@ def test_rows_need_not_lie_together(cpu_kernels: CpuKernels, dtype: torch.dtype)
     assert layer(wide[:0, 64:]).shape == (0, 32)
 
 
-def test_nothing_is_written_beyond_the_outputs(cpu_kernels: CpuKernels) -> None:
+def test_every_output_is_written(cpu_kernels: CpuKernels) -> None:
     """Poison: what is not computed would be seen, since fresh memory is not zero here."""
     layer = cpu_kernels.pack_linear(torch.full((5, 3), torch.nan))
     assert bool(layer(torch.ones(4, 3)).isnan().all())
