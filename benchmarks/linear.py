@@ -5,8 +5,7 @@
 
 Weights take turns until they are `--mib` of memory, so that they come from memory and not from a cache.
 `--peers` adds PyTorch's products, in int8 and int4 its packed ones. Microseconds a call, the least of the
-rounds; GB/s
-count the weights' bytes. Ends with one line of JSON.
+rounds; GB/s count the weights' bytes. Ends with one line of JSON.
 """
 
 from __future__ import annotations
