@@ -34,7 +34,7 @@ from treille.kernels.simd import (
 from treille.kernels.tile import MAX_ROWS
 
 _sums_room = stack_room(MAX_ROWS * MAX_PANELS * LANES * 4)
-WIDEST = max(tile_panels().values())
+_MOST_PANELS = tuple(tile_panels().get(height, 0) for height in range(MAX_ROWS + 1))
 PAIRED = has_bf16()  # rows in bfloat16 are multiplied as they are
 
 
@@ -79,13 +79,10 @@ def linear_source(key: str, *, bf16: bool) -> WorkerSource:
 @njit(error_model="numpy")
 def _panels_of(height: int, left: int) -> int:
     """How many panels the next tile of so many rows spans."""
-    most = 4 if WIDEST == 4 and (height == 1 or _WIDE_ROWS) else (2 if height <= 3 else 1)
+    most = _MOST_PANELS[height]
     while most > left:
         most //= 2
     return most
-
-
-_WIDE_ROWS = tile_panels()[MAX_ROWS] == MAX_PANELS
 
 
 @njit(error_model="numpy")
@@ -111,7 +108,7 @@ def _multiply_all(args: int, kind: Any) -> None:
         last_panel = min(first_panel + group, num_panels)
         panel = first_panel
         while panel < last_panel:
-            widest = _panels_of(min(tile_height(last_row - first_row), MAX_ROWS), last_panel - panel)
+            widest = _panels_of(tile_height(last_row - first_row), last_panel - panel)
             row = first_row
             while row < last_row:
                 height = tile_height(last_row - row)
