@@ -301,8 +301,15 @@ def address(tensor: Tensor | None) -> int:
 
 def split(num_rows: int, width: int) -> tuple[int, int]:
     """Threads for a job of independent rows, and rows to a piece."""
-    num_threads = torch.get_num_threads() if num_rows * width >= MIN_TEAM_ELEMENTS else 1
-    return num_threads, max(1, num_rows // (4 * num_threads)) if num_threads > 1 else num_rows
+    if num_rows * width < MIN_TEAM_ELEMENTS:
+        return 1, num_rows
+    return torch.get_num_threads(), piece_rows(num_rows)
+
+
+def piece_rows(num_rows: int) -> int:
+    """Independent rows to a piece, for a team that is at work anyway."""
+    num_threads = torch.get_num_threads()
+    return max(1, num_rows // (PIECES_PER_THREAD * num_threads)) if num_threads > 1 else max(1, num_rows)
 
 
 def split_attention(ragged: Ragged, spec: AttentionSpec, page_size: int) -> tuple[int, int]:

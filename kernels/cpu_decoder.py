@@ -16,7 +16,7 @@ from torch import Tensor
 
 from treille.kernels.api import AttentionSpec, KVCache, Ragged, require
 from treille.kernels.chain import Chain
-from treille.kernels.cpu import BLOCK_ROWS, CpuKernels, PackedLinear, address, split, split_attention
+from treille.kernels.cpu import BLOCK_ROWS, CpuKernels, PackedLinear, address, piece_rows, split_attention
 from treille.kernels.cpu_linear import PAIRED
 from treille.kernels.parallel import ARGS, Worker, float_bits
 
@@ -188,15 +188,14 @@ class CpuDecoder:
             blocks[places[kind], ARGS + word : ARGS + word + len(values)] = values
 
         num_chosen = logit_rows.shape[0]
-        width = self._layers[0].down.in_features
         for kind, count in (("all", num_rows), ("chosen", num_chosen), ("gather", num_chosen)):
             if kind in places:
-                write(kind, 0, count, split(count, width)[1])
+                write(kind, 0, count, piece_rows(count))
             if f"linear_{kind}" in places:
                 write(f"linear_{kind}", 0, count, max(1, min(count, BLOCK_ROWS)))
         write("gather", 4, logit_rows.data_ptr())
         positions, slots = ragged.positions.data_ptr(), ragged.slots.data_ptr()
-        write("store", 0, num_rows, split(num_rows, spec.num_kv_heads * spec.head_dim)[1])
+        write("store", 0, num_rows, piece_rows(num_rows))
         write("store", 9, slots, positions)
         _, tile_rows = split_attention(ragged, spec, self._kv.page_size if self._kv else 1)
         write("attention", 0, ragged.num_sequences)

@@ -77,15 +77,6 @@ def linear_source(key: str, *, bf16: bool) -> WorkerSource:
 
 
 @njit(error_model="numpy")
-def _panels_of(height: int, left: int) -> int:
-    """How many panels the next tile of so many rows spans."""
-    most = _MOST_PANELS[height]
-    while most > left:
-        most //= 2
-    return most
-
-
-@njit(error_model="numpy")
 def _multiply_all(args: int, kind: Any) -> None:
     num_rows, block, num_outputs = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
     num_inputs, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4)
@@ -98,26 +89,30 @@ def _multiply_all(args: int, kind: Any) -> None:
     num_groups = (num_panels + group - 1) // group
     num_blocks = (num_rows + block - 1) // block
     sums = _sums_room()
-    while True:
-        piece = fetch_add(args, 1)
-        if piece >= num_groups * num_blocks:
-            return
+    piece = fetch_add(args, 1)
+    while piece < num_groups * num_blocks:
+        following = fetch_add(args, 1)
         first_row = piece // num_groups * block
         last_row = min(first_row + block, num_rows)
-        first_panel = piece % num_groups * group
-        last_panel = min(first_panel + group, num_panels)
-        panel = first_panel
+        panel = piece % num_groups * group
+        last_panel = min(panel + group, num_panels)
+        # While the piece is multiplied the next one's weights are asked for, a panel a tile.
+        next_panel = following % num_groups * group
+        ahead, left = weights + next_panel * panel_bytes, min(group, num_panels - next_panel)
+        if following >= num_groups * num_blocks:
+            left = 0
         while panel < last_panel:
-            widest = _panels_of(tile_height(last_row - first_row), last_panel - panel)
+            widest = min(_MOST_PANELS[tile_height(last_row - first_row)], last_panel - panel)
             row = first_row
             while row < last_row:
                 height = tile_height(last_row - row)
                 done = 0
                 while done < widest:
-                    panels = _panels_of(height, widest - done)
-                    here = panel + done
+                    panels = min(_MOST_PANELS[height], widest - done)
+                    here = weights + (panel + done) * panel_bytes
+                    asked = ahead if left > 0 else here
                     gemm_tile(
-                        like(kind, weights + here * panel_bytes),
+                        like(kind, here),
                         rows + row * row_bytes,
                         row_bytes,
                         height,
@@ -126,11 +121,14 @@ def _multiply_all(args: int, kind: Any) -> None:
                         steps,
                         sums,
                         4 * LANES * MAX_PANELS,
+                        asked,
                     )
-                    _finish(kind, sums, out, bias, row, height, here * LANES, panels, num_outputs)
+                    ahead, left = ahead + panel_bytes, left - 1
+                    _finish(kind, sums, out, bias, row, height, (panel + done) * LANES, panels, num_outputs)
                     done += panels
                 row += height
             panel += widest
+        piece = following
 
 
 @njit(error_model="numpy")

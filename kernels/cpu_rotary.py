@@ -24,6 +24,7 @@ from treille.kernels.simd import (
     like,
     load_some,
     mul,
+    prefetch,
     read_f64,
     read_i16,
     read_i32,
@@ -39,6 +40,8 @@ from treille.kernels.simd import (
 )
 
 MAX_HEAD_DIM = 256
+
+LOOKAHEAD = 2  # tokens whose places in the cache are asked for before they are written
 
 head_room = stack_room(4 * MAX_HEAD_DIM)
 
@@ -117,9 +120,15 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
     per_page = (page_size + LANES - 1) // LANES
     token_width = (num_heads + 2 * num_kv_heads) * head_dim
     row = head_room()
+    for token in range(first, min(first + LOOKAHEAD, last)):
+        _ask_for(keys, values, read_i64(slots, token), page_size, num_kv_heads, key_bytes, value_bytes)
     paired = False  # the value of this token went in with the one before
     for token in range(first, last):
         slot = read_i64(slots, token)
+        if token + LOOKAHEAD < last:
+            later = read_i64(slots, token + LOOKAHEAD)
+            if later != read_i64(slots, token + LOOKAHEAD - 1) + 1 or later % page_size % LANES == 0:
+                _ask_for(keys, values, later, page_size, num_kv_heads, key_bytes, value_bytes)
         page, offset = slot // page_size, slot % page_size
         lane = offset % LANES
         follows = token + 1 < num_tokens and offset + 1 < page_size and read_i64(slots, token + 1) == slot + 1
@@ -142,6 +151,23 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
             elif not paired:
                 _store_one(source, target, lane, head_dim, 1 if lane % 2 == 0 and not follows else 0)
         paired = pairs
+
+
+@njit(error_model="numpy")
+def _ask_for(
+    keys: int, values: int, slot: int, page_size: int, num_kv_heads: int, key_bytes: int, value_bytes: int
+) -> None:
+    """Asks for the blocks that a token is in: their lines lie anywhere, and one write would wait for another."""
+    per_page = (page_size + LANES - 1) // LANES
+    for head in range(num_kv_heads):
+        block = (slot // page_size * num_kv_heads + head) * per_page + slot % page_size // LANES
+        for line in range(0, key_bytes, 64):
+            prefetch(keys + block * key_bytes + line)
+        # Of the values only the token's own lines, and those of the tokens next to it in them.
+        row_bytes = value_bytes // LANES
+        start = slot % page_size % LANES // 2 * 2 * row_bytes
+        for line in range(start, min(start + 2 * row_bytes, value_bytes), 64):
+            prefetch(values + block * value_bytes + line)
 
 
 @njit(error_model="numpy", forceinline=True)

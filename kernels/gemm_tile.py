@@ -23,6 +23,7 @@ from treille.kernels.instructions import (
     I64,
     Builder,
     Value,
+    ask_for,
     call,
     code,
     constant,
@@ -40,6 +41,7 @@ MAX_PANELS = 4
 # each has time to be ready again.
 _WIDE = {1: 4, 2: 4, 3: 4, 4: 4, 6: 4}
 _NARROW = {1: 4, 2: 2, 3: 2, 4: 1, 6: 1}
+LINE = 64  # bytes
 
 
 def tile_panels() -> dict[int, int]:
@@ -48,7 +50,7 @@ def tile_panels() -> dict[int, int]:
 
 
 def _signature(kind: Any, *rest: Any) -> Any:
-    return types.void(kind, *[types.int64] * 8)
+    return types.void(kind, *[types.int64] * 9)
 
 
 @operation(_signature)
@@ -64,31 +66,31 @@ def gemm_tile(
     steps: Value,
     out: Value,
     ldo: Value,
+    ahead: Value,
 ) -> None:
     """out[m, 16 p + lane] = sum over steps of rows[m, step] . panel p [step, lane].
 
     weights: pointer to the first panel (its type is the weights'); rows_at: address of the first row, each
-    `row_bytes` long; rows: 1, 2, 3, 4 or 6; panels: 1, 2 or 4, and no more than `tile_panels` has; steps:
-    words to a panel's lane; out: address of float32, `ldo` bytes to a row.
+    `row_bytes` long; rows: 1, 2, 3, 4 or 6; panels: up to what `tile_panels` has; steps: words to a panel's
+    lane; out: address of float32, `ldo` bytes to a row; ahead: address of what is asked for on the way, a
+    cache line a step.
     """
     weights = builder.ptrtoint(weights, I64)
     done = builder.append_basic_block("gemm_done")
     key = builder.add(builder.mul(rows, ir.Constant(I64, 8)), panels)
     switch = builder.switch(key, done)
     for m, most in tile_panels().items():
-        for n in (1, 2, 4):
-            if n > most:
-                continue
+        for n in range(1, most + 1):
             block = builder.append_basic_block(f"gemm_{m}x{n}")
             switch.add_case(ir.Constant(I64, m * 8 + n), block)
             builder.position_at_end(block)
-            _tile(builder, kinds[0], m, n, (weights, rows_at, row_bytes, panel_bytes, steps, out, ldo))
+            _tile(builder, kinds[0], m, n, (weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead))
             builder.branch(done)
     builder.position_at_end(done)
 
 
 def _tile(builder: Builder, kind: Any, m: int, n: int, given: tuple[Value, ...]) -> None:
-    weights, rows_at, row_bytes, panel_bytes, steps, out, ldo = given
+    weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead = given
     sums = [[code.alloca_once(builder, F32X16) for _ in range(n)] for _ in range(m)]
     for slot in (slot for row in sums for slot in row):
         builder.store(constant(F32X16, 0.0), slot)
@@ -97,6 +99,7 @@ def _tile(builder: Builder, kind: Any, m: int, n: int, given: tuple[Value, ...])
     multiply = _chosen(kind)
     with code.for_range(builder, steps, intp=I64) as loop:
         at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
+        ask_for(builder, plus(builder, ahead, loop.index, LINE))
         words = [load_at(builder, builder.add(base, at), I32X16) for base in bases]
         multiply(builder, loop.index, rows, words, sums)
     for i in range(m):

@@ -111,6 +111,13 @@ def store_at(builder: Builder, address: Value, value: Value) -> None:
     builder.store(value, place, align=2 if value.type == I16X16 else 4)
 
 
+def ask_for(builder: Builder, address: Value) -> None:
+    """Asks for the cache line at an int64 address, to be read soon, no closer than the second-level cache."""
+    read, level, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+    place = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), place, read, level, data)
+
+
 def widened(builder: Builder, halves: Value) -> Value:
     """bfloat16 bits to float32, exactly."""
     return builder.bitcast(builder.shl(builder.zext(halves, I32X16), constant(I32X16, 16)), F32X16)

@@ -31,6 +31,7 @@ from treille.kernels.instructions import (
     LANES,
     Builder,
     Value,
+    ask_for,
     call,
     constant,
     folded,
@@ -152,10 +153,8 @@ def store_pairs(builder: Builder, kinds: Kinds, target: Value, low: Value, high:
 
 @operation(lambda address: types.void(types.int64))
 def prefetch(builder: Builder, kinds: Kinds, address: Value) -> None:
-    """Asks for the cache line at `address`, to be read soon, no closer than the second-level cache."""
-    read, level, data = (ir.Constant(I32, number) for number in (0, 2, 1))
-    place = builder.inttoptr(address, ir.IntType(8).as_pointer())
-    call(builder, "llvm.prefetch.p0", ir.VoidType(), place, read, level, data)
+    """See `instructions.ask_for`."""
+    ask_for(builder, address)
 
 
 def _scalar(kind: Any, number: Any) -> tuple[Any, Any]:

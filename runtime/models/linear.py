@@ -21,10 +21,9 @@ class Linear:
     `deterministic` (CPU only) takes our own kernel everywhere: a row's result is then the same to the bit
     whatever other rows there are, which oneDNN does not promise.
 
-    On a CPU the weight is laid out once, instead of at every call: by oneDNN where that multiplies the dtype
-    at full speed (one row of SmolLM2's projections then takes about half the time, 64 rows about four
-    fifths), elsewhere for our own kernel (in bfloat16 without AVX-512 2 to 9 times as fast as PyTorch's).
-    See benchmarks/LOG.md. `packed` is the layer in our own kernel's layout, if that multiplies it.
+    On a CPU the weight is laid out once, instead of at every call: for our own kernel, which is faster than
+    oneDNN's products from one row to thousands (benchmarks/LOG.md), but where the processor multiplies tiles of
+    bfloat16 (AMX), for oneDNN. `packed` is the layer in our own kernel's layout, if that multiplies it.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Linear:
         if bits is not None:
             rounded = quantize(weight, bits)
             self._multiply = select_cpu_kernels().pack_quantized(rounded, bias, dtype=weight.dtype)
-        elif can_pack(weight) and not deterministic:
+        elif onednn_is_faster(weight) and not deterministic:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
             self._multiply = self._by_onednn
         elif weight.device.type == "cpu" and weight.dtype in KV_DTYPES:
@@ -63,15 +62,13 @@ class Linear:
         return result
 
 
-def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies this dtype here at full speed, faster than our own kernel."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+def onednn_is_faster(weight: Tensor) -> bool:
+    """Whether oneDNN multiplies this weight faster than our own kernel, which knows no tiles."""
+    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16:
         return False
-    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+    if not torch.backends.mkldnn.is_available() or not torch.cpu._is_amx_tile_supported():  # type: ignore[no-untyped-call]
         return False
-    if weight.dtype == torch.bfloat16:
-        return has_fast_bfloat16()
-    return weight.dtype == torch.float32 and torch.cpu._is_avx512_supported()
+    return hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 def has_fast_bfloat16() -> bool:

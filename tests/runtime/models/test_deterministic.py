@@ -111,7 +111,7 @@ def test_our_own_kernel_is_taken_where_onednn_would_be(monkeypatch: pytest.Monke
     def called(self: Linear, x: Tensor) -> Tensor:
         raise AssertionError("oneDNN was asked")
 
-    monkeypatch.setattr(linear, "can_pack", lambda weight: True)
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda weight: True)
     monkeypatch.setattr(Linear, "_by_onednn", called)
     assert torch.equal(Linear(weight, deterministic=True)(x), expected)
 
