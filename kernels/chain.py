@@ -9,6 +9,7 @@ changed in them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,7 +19,18 @@ from treille.kernels.parallel import ARGS, ThreadTeam, Worker, WorkerSource
 from treille.kernels.simd import call_number, call_worker, fetch_add, read_i64, read_shared
 
 ADDRESS = 1  # the word of a block that has its worker's address; the counter is word 0
+BLOCK_ROWS = 96  # rows of a linear layer that stay in the second cache
 _SPINS = 4096  # looks at the counter before a waiting thread offers others its core
+
+
+class Part(NamedTuple):
+    """A worker of a chain whose first two words are how many rows there are and how many to a piece: with
+    `in_blocks` up to `BLOCK_ROWS`, otherwise so few that every thread gets some.
+    """
+
+    worker: Worker
+    words: tuple[int, ...]
+    in_blocks: bool = False
 
 
 def chain_source(key: str) -> WorkerSource:

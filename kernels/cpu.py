@@ -27,23 +27,21 @@ from treille.kernels.api import (
 )
 from treille.kernels.chain import Chain, chain_source
 from treille.kernels.cpu_attention import TILE_ROWS, attention_source
-from treille.kernels.cpu_linear import linear_source, panels, ready_rows
+from treille.kernels.cpu_linear import linear_source
 from treille.kernels.cpu_norm import norm_source, silu_source
+from treille.kernels.cpu_packed import PackedLinear
 from treille.kernels.cpu_quantized import IntegerWorkers, QuantizedLinear
 from treille.kernels.cpu_rotary import store_source
 from treille.kernels.cpu_rows import gather_source, widen_source
 from treille.kernels.instructions import LANES
-from treille.kernels.parallel import ThreadTeam, Worker, fingerprint, float_bits
+from treille.kernels.parallel import ThreadTeam, Worker, address, fingerprint, float_bits
 from treille.kernels.quantize import QuantizedWeight
 from treille.kernels.tile import MAX_ROWS
 
-MIN_TEAM_PRODUCTS = 1 << 16
 MIN_TEAM_ELEMENTS = 1 << 15  # below this, waking threads costs more than they save
 CACHE_NDIM = 6
 PIECES_PER_THREAD = 4
 MIN_TILE_ROWS = 24
-BLOCK_ROWS = 96  # of a linear layer: what stays in the second cache
-GROUP_PANELS = 4
 
 
 class Workers:
@@ -172,7 +170,8 @@ class CpuKernels:
         if bias is not None:
             require(bias.shape == weight.shape[:1], "bias must be [out]")
             require(bias.dtype == weight.dtype and bias.is_contiguous(), "bias must be like weight")
-        return PackedLinear(weight, bias, self.workers(weight.dtype).linear, self._team)
+        workers = self.workers(weight.dtype)
+        return PackedLinear(weight, bias, workers.linear, workers.widen, self._team)
 
     def chain(self, dtype: torch.dtype, workers: Sequence[Worker], num_words: int) -> Chain:
         """A chain of workers that take up to `num_words` words each."""
@@ -245,58 +244,8 @@ class CpuKernels:
         return found
 
 
-class PackedLinear:
-    """A linear layer made by `CpuKernels.pack_linear`."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, worker: Worker, team: ThreadTeam) -> None:
-        self.out_features, self.in_features = weight.shape
-        self._dtype = weight.dtype
-        self._bias = bias
-        self._panels = panels(weight)
-        self._num_inputs = self._panels.shape[1] * self._panels.shape[3]
-        self.worker = worker
-        self._team = team
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """`x`: [T, in]. Returns [T, out]."""
-        require(x.ndim == 2 and x.shape[1] == self.in_features, "x must be [T, in]")
-        require(x.dtype == self._dtype and x.is_cpu, "x must be like the weight")
-        num_rows = x.shape[0]
-        out = x.new_empty(num_rows, self.out_features)
-        if num_rows == 0:
-            return out
-        rows = ready_rows(x)
-        words = self.words(rows.data_ptr(), rows.stride(0) * rows.element_size(), out.data_ptr())
-        work = num_rows * self.out_features * self.in_features
-        num_threads = torch.get_num_threads() if work >= MIN_TEAM_PRODUCTS else 1
-        self._team.run(
-            self.worker, (num_rows, min(num_rows, BLOCK_ROWS), *words[2:]), num_threads=num_threads
-        )
-        return out
-
-    def words(self, rows: int, row_bytes: int, out: int) -> tuple[int, ...]:
-        """What the worker is given, but for the first two words: how many rows there are, and how many to a
-        block. `rows` and `out` are addresses, the former of what `ready_rows` makes."""
-        return (
-            0,
-            0,
-            self.out_features,
-            self._num_inputs,
-            GROUP_PANELS,
-            rows,
-            row_bytes,
-            self._panels.data_ptr(),
-            address(self._bias),
-            out,
-        )
-
-
 def _up(count: int) -> int:
     return -(-count // LANES) * LANES
-
-
-def address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def split(num_rows: int, width: int) -> tuple[int, int]:

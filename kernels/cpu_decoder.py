@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 
 from treille.kernels.api import AttentionSpec, KVCache, Ragged, require
-from treille.kernels.chain import Chain
-from treille.kernels.cpu import BLOCK_ROWS, CpuKernels, PackedLinear, address, piece_rows, split_attention
-from treille.kernels.cpu_linear import PAIRED
-from treille.kernels.parallel import ARGS, Worker, float_bits
+from treille.kernels.chain import BLOCK_ROWS, Chain, Part
+from treille.kernels.cpu import CpuKernels, piece_rows, split_attention
+from treille.kernels.cpu_packed import PackedLinear
+from treille.kernels.cpu_quantized import QuantizedLinear
+from treille.kernels.parallel import ARGS, Worker, address, float_bits
 
 MAX_WORDS = 24
 MAX_ROWS = 4096  # steps of more tokens go kernel by kernel
+
+ChainedLinear = PackedLinear | QuantizedLinear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,14 +32,17 @@ class DecoderLayer:
     """One layer's parts, as the single calls take them."""
 
     input_norm: Tensor
-    qkv: PackedLinear
+    qkv: ChainedLinear
     q_norm: Tensor | None
     k_norm: Tensor | None
-    o: PackedLinear
+    o: ChainedLinear
     post_norm: Tensor
-    gate_up: PackedLinear
-    down: PackedLinear
+    gate_up: ChainedLinear
+    down: ChainedLinear
     spec: AttentionSpec
+
+    def linears(self) -> tuple[ChainedLinear, ...]:
+        return self.qkv, self.o, self.gate_up, self.down
 
 
 class _Buffers:
@@ -53,7 +59,9 @@ class _Buffers:
         self.qkv = rows(layer.qkv.out_features)
         self.heads, self.chosen_heads = rows(layer.o.in_features), rows(layer.o.in_features)
         self.gate_up, self.gated = rows(layer.gate_up.out_features), rows(inner)
-        self.wide = rows(max(hidden, inner, layer.o.in_features), torch.float32)
+        self.scratch = torch.empty(
+            max(linear.scratch_bytes(num_rows) for linear in layer.linears()), dtype=torch.uint8
+        )
 
 
 class CpuDecoder:
@@ -73,7 +81,6 @@ class CpuDecoder:
         self._cos_sin = cos_sin
         self._eps = float_bits(eps)
         self._dtype = final_norm.dtype
-        self._widens = self._dtype == torch.bfloat16 and not PAIRED
         self._buffers: _Buffers | None = None
         self._kv: KVCache | None = None
         self._chain: Chain | None = None
@@ -89,10 +96,8 @@ class CpuDecoder:
         cos_sin: Tensor,
         eps: float,
     ) -> CpuDecoder | None:
-        """The decoder, or None if its layers cannot be a chain: rows of bfloat16 of an odd length are widened
-        with a zero at the end, which no buffer has."""
-        inputs = {one.in_features for layer in layers for one in (layer.qkv, layer.o, layer.down)}
-        if final_norm.dtype == torch.bfloat16 and any(width % 2 for width in inputs):
+        """The decoder, or None if one of its linear layers cannot be in a chain."""
+        if not all(linear.can_chain for layer in layers for linear in layer.linears()):
             return None
         return cls(kernels, layers, final_norm, cos_sin, eps)
 
@@ -123,19 +128,15 @@ class CpuDecoder:
     def _made(self, b: _Buffers, kv: KVCache) -> Chain:
         """The chain with all that does not change from step to step."""
         workers = self._kernels.workers(self._dtype)
-        blocks: list[tuple[Worker, str, tuple[int, ...]]] = []
+        blocks: list[tuple[Part, str]] = []
         size = self._dtype.itemsize
 
         def add(worker: Worker, kind: str, *words: int) -> None:
-            blocks.append((worker, kind, words))
+            blocks.append((Part(worker, words), kind))
 
-        def multiply(layer: PackedLinear, x: Tensor, out: Tensor, kind: str) -> None:
-            source = x
-            if self._widens:
-                source = b.wide
-                add(workers.widen, kind, 0, 0, layer.in_features, x.data_ptr(), source.data_ptr())
-            row_bytes = layer.in_features * source.element_size()
-            add(layer.worker, f"linear_{kind}", *layer.words(source.data_ptr(), row_bytes, out.data_ptr()))
+        def multiply(layer: ChainedLinear, x: Tensor, out: Tensor, kind: str) -> None:
+            for part in layer.parts(x.data_ptr(), out.data_ptr(), b.scratch.data_ptr(), b.num_rows):
+                blocks.append((part, f"blocks_{kind}" if part.in_blocks else kind))
 
         def norm(x: Tensor, weight: Tensor, residual: Tensor | None, kind: str) -> None:
             place = address(residual)
@@ -172,10 +173,10 @@ class CpuDecoder:
             following = self._final_norm if index == last else self._layers[index + 1].input_norm
             norm(b.mixed, following, residual, kind)
 
-        chain = self._kernels.chain(self._dtype, [worker for worker, _, _ in blocks], MAX_WORDS)
+        chain = self._kernels.chain(self._dtype, [part.worker for part, _ in blocks], MAX_WORDS)
         places_of: dict[str, list[int]] = {}
-        for place, (_, kind, words) in enumerate(blocks):
-            chain.blocks[place, ARGS : ARGS + len(words)] = words
+        for place, (part, kind) in enumerate(blocks):
+            chain.blocks[place, ARGS : ARGS + len(part.words)] = part.words
             places_of.setdefault(kind, []).append(place)
         self._places = {kind: np.array(places) for kind, places in places_of.items()}
         return chain
@@ -191,8 +192,8 @@ class CpuDecoder:
         for kind, count in (("all", num_rows), ("chosen", num_chosen), ("gather", num_chosen)):
             if kind in places:
                 write(kind, 0, count, piece_rows(count))
-            if f"linear_{kind}" in places:
-                write(f"linear_{kind}", 0, count, max(1, min(count, BLOCK_ROWS)))
+            if f"blocks_{kind}" in places:
+                write(f"blocks_{kind}", 0, count, max(1, min(count, BLOCK_ROWS)))
         write("gather", 4, logit_rows.data_ptr())
         positions, slots = ragged.positions.data_ptr(), ragged.slots.data_ptr()
         write("store", 0, num_rows, piece_rows(num_rows))

@@ -35,6 +35,7 @@ from treille.kernels.simd import (
     maximum,
     mul,
     read_i64,
+    rounded,
     spread,
     stack_room,
     store_some,
@@ -68,9 +69,9 @@ def rows_source(key: str, *, bf16: bool) -> WorkerSource:
 
 def integers_source(key: str, *, bf16: bool) -> WorkerSource:
     """Rows of whole numbers times weights. Words: num_rows, rows to a block, outputs, bits, groups of inputs,
-    panels to a piece, rows, their scales, weights, a float32 scale for each output (or 0), bias (or 0), out;
-    then x (or 0), elements to a row of it, inputs. With x each thread first rounds all rows for itself, and
-    the rows and their scales have room for every thread's.
+    panels to a piece, rows, their scales, weights, a float32 scale for each output (or 0), bias (or 0), out,
+    whether that is float32; then x (or 0), elements to a row of it, inputs. With x each thread first rounds
+    all rows for itself, and the rows and their scales have room for every thread's.
     """
 
     def integers_bf16(args: int) -> None:
@@ -130,54 +131,63 @@ def _multiply_integers(args: int, kind: Any) -> None:
     bits, num_groups, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4), read_i64(args, ARGS + 5)
     rows, row_scales = read_i64(args, ARGS + 6), read_i64(args, ARGS + 7)
     weights, scales = read_i64(args, ARGS + 8), read_i64(args, ARGS + 9)
-    bias, out = read_i64(args, ARGS + 10), like(kind, read_i64(args, ARGS + 11))
+    bias, out, wide = read_i64(args, ARGS + 10), read_i64(args, ARGS + 11), read_i64(args, ARGS + 12)
     panel_bytes = num_groups * (_PANEL_GROUP_8 if bits == 8 else _PANEL_GROUP_4)
     row_bytes = num_groups * GROUP * 2
     num_panels = (num_outputs + LANES - 1) // LANES
     num_pieces = (num_panels + group - 1) // group
     num_blocks = (num_rows + block - 1) // block
     sums = _sums_room()
-    if read_i64(args, ARGS + 12):
+    if read_i64(args, ARGS + 13):
         x, stride, num_inputs = (
-            like(kind, read_i64(args, ARGS + 12)),
-            read_i64(args, ARGS + 13),
+            like(kind, read_i64(args, ARGS + 13)),
             read_i64(args, ARGS + 14),
+            read_i64(args, ARGS + 15),
         )
         thread = fetch_add(args + 8, 1)
         rows += thread * num_rows * row_bytes
         row_scales += thread * num_rows * num_groups * 8
         for row in range(num_rows):
             _round_row(x, row * stride, num_inputs, rows + row * row_bytes, row_scales + row * num_groups * 8)
-    while True:
-        piece = fetch_add(args, 1)
-        if piece >= num_pieces * num_blocks:
-            return
+    piece = fetch_add(args, 1)
+    while piece < num_pieces * num_blocks:
+        following = fetch_add(args, 1)
         first_row = piece // num_pieces * block
         last_row = min(first_row + block, num_rows)
         first_panel = piece % num_pieces * group
+        # While the piece is multiplied the next one's weights are asked for, a panel a tile.
+        next_panel = following % num_pieces * group
+        ahead, left = weights + next_panel * panel_bytes, min(group, num_panels - next_panel)
+        if following >= num_pieces * num_blocks:
+            left = 0
         for panel in range(first_panel, min(first_panel + group, num_panels)):
             row = first_row
             while row < last_row:
                 height = min(tile_height(last_row - row), MAX_ROWS)
+                here = weights + panel * panel_bytes
                 integer_tile(
                     bits,
-                    weights + panel * panel_bytes,
+                    here,
                     rows + row * row_bytes,
                     row_bytes,
                     row_scales + row * num_groups * 8,
                     height,
                     num_groups,
                     sums,
+                    ahead if left > 0 else here,
                 )
-                _finish(kind, sums, out, scales, bias, row, height, panel * LANES, num_outputs)
+                ahead, left = ahead + panel_bytes, left - 1
+                _finish(kind, sums, out, wide, scales, bias, row, height, panel * LANES, num_outputs)
                 row += height
+        piece = following
 
 
 @njit(error_model="numpy")
 def _finish(
     kind: Any,
     sums: int,
-    out: Any,
+    out: int,
+    wide: int,
     scales: int,
     bias: int,
     row: int,
@@ -185,7 +195,8 @@ def _finish(
     column: int,
     num_outputs: int,
 ) -> None:
-    """Sums to outputs: with each output's scale and the bias, in the outputs' precision."""
+    """Sums to outputs: with each output's scale and the bias, in the rows' precision, also where they are
+    stored in float32."""
     left = num_outputs - column
     for i in range(height):
         value = load(f32_at(sums), i * LANES)
@@ -193,4 +204,8 @@ def _finish(
             value = mul(value, load_some(f32_at(scales), column, left))
         if bias:
             value = add(value, load_some(like(kind, bias), column, left))
-        store_some(out, (row + i) * num_outputs + column, value, left)
+        if wide:
+            value = rounded(like(kind, 0), value)
+            store_some(f32_at(out), (row + i) * num_outputs + column, value, left)
+        else:
+            store_some(like(kind, out), (row + i) * num_outputs + column, value, left)

@@ -30,6 +30,7 @@ from treille.kernels.instructions import (
     LANES,
     Builder,
     Value,
+    ask_for,
     call,
     code,
     constant,
@@ -59,7 +60,7 @@ def group_bytes(bits: int) -> int:
     return GROUP * LANES * bits // 8 + (HEAD_BYTES if bits == 4 else 0)
 
 
-@operation(lambda *kinds: types.void(*[types.int64] * 8))
+@operation(lambda *kinds: types.void(*[types.int64] * 9))
 def integer_tile(
     builder: Builder,
     kinds: Kinds,
@@ -71,13 +72,15 @@ def integer_tile(
     rows: Value,
     groups: Value,
     out: Value,
+    ahead: Value,
 ) -> None:
     """out[m, lane] = sum over groups of scales[m, group, 0] * (rows[m, group] . panel [group, lane]); where
     the panel has scales, times those, and scales[m, group, 1] times its offsets beside it.
 
     bits: 8 or 4; panel: its address; rows_at: address of the first row, int16, `row_bytes` to a row; scales:
-    address of float32 [rows, groups, 2]; rows: one of ROW_CHOICES; out: address of float32 [rows, 16]. One
-    panel at a time, so that memory is read in a single stream: with more of them one row was slower.
+    address of float32 [rows, groups, 2]; rows: one of ROW_CHOICES; out: address of float32 [rows, 16];
+    ahead: address of a panel that is asked for on the way. One panel at a time, so that memory is read in a
+    single stream: with more of them one row was slower.
     """
     done = builder.append_basic_block("integers_done")
     switch = builder.switch(builder.add(builder.mul(bits, ir.Constant(I64, 8)), rows), done)
@@ -86,13 +89,13 @@ def integer_tile(
             block = builder.append_basic_block(f"integers_{width}_{m}")
             switch.add_case(ir.Constant(I64, width * 8 + m), block)
             builder.position_at_end(block)
-            _tile(builder, width, m, (panel, rows_at, row_bytes, scales, groups, out))
+            _tile(builder, width, m, (panel, rows_at, row_bytes, scales, groups, out, ahead))
             builder.branch(done)
     builder.position_at_end(done)
 
 
 def _tile(builder: Builder, bits: int, m: int, given: Sequence[Value]) -> None:
-    panel, rows_at, row_bytes, scales, groups, out = given
+    panel, rows_at, row_bytes, scales, groups, out, ahead = given
     rows = [builder.add(rows_at, builder.mul(row_bytes, ir.Constant(I64, i))) for i in range(m)]
     scale_bytes = builder.mul(groups, ir.Constant(I64, 8))
     scale_rows = [builder.add(scales, builder.mul(scale_bytes, ir.Constant(I64, i))) for i in range(m)]
@@ -105,6 +108,8 @@ def _tile(builder: Builder, bits: int, m: int, given: Sequence[Value]) -> None:
         for slot in slots:
             builder.store(constant(I32X16, 0), slot)
         here = plus(builder, panel, outer.index, group_bytes(bits))
+        for line in range(0, group_bytes(bits), 64):
+            ask_for(builder, plus(builder, plus(builder, ahead, outer.index, group_bytes(bits)), line))
         words = [plus(builder, row, outer.index, 2 * GROUP) for row in rows]
         steps = ir.Constant(I64, GROUP // 2 // pairs_of(bits))
         with code.for_range(builder, steps, intp=I64) as inner:

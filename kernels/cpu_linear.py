@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from treille.kernels.cpu_span import tile_height
-from treille.kernels.gemm_tile import MAX_PANELS, gemm_tile, tile_panels
+from treille.kernels.gemm_tile import MAX_LINES, MAX_PANELS, gemm_tile, tile_panels
 from treille.kernels.instructions import LANES, has_bf16
 from treille.kernels.parallel import ARGS, WorkerSource
 from treille.kernels.simd import (
@@ -28,6 +28,7 @@ from treille.kernels.simd import (
     load,
     load_some,
     read_i64,
+    rounded,
     stack_room,
     store_some,
 )
@@ -62,7 +63,7 @@ def ready_rows(x: Tensor) -> Tensor:
 
 def linear_source(key: str, *, bf16: bool) -> WorkerSource:
     """Rows times weights. Words: num_rows, rows to a block, outputs, inputs (padded to a whole number of
-    words), panels to a group, rows, bytes to a row, weights, bias (or 0), out.
+    words), panels to a group, rows, bytes to a row, weights, bias (or 0), out, whether that is float32.
     """
 
     def linear_bf16(args: int) -> None:
@@ -82,7 +83,7 @@ def _multiply_all(args: int, kind: Any) -> None:
     num_inputs, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4)
     rows, row_bytes = read_i64(args, ARGS + 5), read_i64(args, ARGS + 6)
     weights, bias = read_i64(args, ARGS + 7), read_i64(args, ARGS + 8)
-    out = like(kind, read_i64(args, ARGS + 9))
+    out, wide = read_i64(args, ARGS + 9), read_i64(args, ARGS + 10)
     steps = num_inputs // 2 if is_bf16(kind) else num_inputs
     panel_bytes = 4 * LANES * steps
     num_panels = (num_outputs + LANES - 1) // LANES
@@ -96,11 +97,13 @@ def _multiply_all(args: int, kind: Any) -> None:
         last_row = min(first_row + block, num_rows)
         panel = piece % num_groups * group
         last_panel = min(panel + group, num_panels)
-        # While the piece is multiplied the next one's weights are asked for, a panel a tile.
+        # While the piece is multiplied the next one's weights are asked for, so many panels a tile.
         next_panel = following % num_groups * group
         ahead, left = weights + next_panel * panel_bytes, min(group, num_panels - next_panel)
         if following >= num_groups * num_blocks:
             left = 0
+        num_tiles = (last_row - first_row + MAX_ROWS - 1) // MAX_ROWS
+        share = min((left + num_tiles - 1) // num_tiles, MAX_LINES)
         while panel < last_panel:
             widest = min(_MOST_PANELS[tile_height(last_row - first_row)], last_panel - panel)
             row = first_row
@@ -110,7 +113,7 @@ def _multiply_all(args: int, kind: Any) -> None:
                 while done < widest:
                     panels = min(_MOST_PANELS[height], widest - done)
                     here = weights + (panel + done) * panel_bytes
-                    asked = ahead if left > 0 else here
+                    asked, lines = (ahead, min(share, left)) if left > 0 else (here, 1)
                     gemm_tile(
                         like(kind, here),
                         rows + row * row_bytes,
@@ -122,9 +125,11 @@ def _multiply_all(args: int, kind: Any) -> None:
                         sums,
                         4 * LANES * MAX_PANELS,
                         asked,
+                        lines,
                     )
-                    ahead, left = ahead + panel_bytes, left - 1
-                    _finish(kind, sums, out, bias, row, height, (panel + done) * LANES, panels, num_outputs)
+                    ahead, left = ahead + lines * panel_bytes, left - lines
+                    column = (panel + done) * LANES
+                    _finish(kind, sums, out, wide, bias, row, height, column, panels, num_outputs)
                     done += panels
                 row += height
             panel += widest
@@ -135,7 +140,8 @@ def _multiply_all(args: int, kind: Any) -> None:
 def _finish(
     kind: Any,
     sums: int,
-    out: Any,
+    out: int,
+    wide: int,
     bias: int,
     row: int,
     height: int,
@@ -143,7 +149,7 @@ def _finish(
     panels: int,
     num_outputs: int,
 ) -> None:
-    """Sums to outputs: with the bias, in the outputs' precision."""
+    """Sums to outputs: with the bias, in the rows' precision, also where they are stored in float32."""
     for i in range(height):
         for panel in range(panels):
             at = column + panel * LANES
@@ -151,4 +157,8 @@ def _finish(
             left = num_outputs - at
             if bias:
                 value = add(value, load_some(like(kind, bias), at, left))
-            store_some(out, (row + i) * num_outputs + at, value, left)
+            if wide:
+                value = rounded(like(kind, 0), value)
+                store_some(f32_at(out), (row + i) * num_outputs + at, value, left)
+            else:
+                store_some(like(kind, out), (row + i) * num_outputs + at, value, left)

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from treille.kernels.api import KV_DTYPES, require
+from treille.kernels.chain import BLOCK_ROWS, Part
 from treille.kernels.cpu_integer import integers_source, rows_source
 from treille.kernels.cpu_integer_tile import GROUP, pairs_of
 from treille.kernels.instructions import LANES
-from treille.kernels.parallel import ThreadTeam, Worker, fingerprint
+from treille.kernels.parallel import ThreadTeam, Worker, address, fingerprint
 from treille.kernels.quantize import QuantizedWeight
 
 MIN_TEAM_PRODUCTS = 1 << 17
 MIN_TEAM_ELEMENTS = 1 << 15
-BLOCK_ROWS = 96  # what stays in the second cache
 PIECE_PANELS = 4
 OWN_ROWS = 8  # up to which each thread rounds the rows for itself: quicker than to wake the team for it
 
@@ -54,9 +54,7 @@ class QuantizedLinear:
         self._panels = integer_panels(weight)
         self._scales = weight.scales[:, 0].contiguous() if weight.bits == 8 else None
         self._num_groups = self._panels.shape[1]
-        self._addresses = tuple(
-            0 if tensor is None else tensor.data_ptr() for tensor in (self._panels, self._scales, bias)
-        )
+        self._addresses = tuple(address(tensor) for tensor in (self._panels, self._scales, bias))
         self._workers, self._team = workers, team
 
     @property
@@ -64,12 +62,12 @@ class QuantizedLinear:
         """What the weight takes."""
         return self._panels.numel() + (0 if self._scales is None else 4 * self._scales.numel())
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """`x`: [T, in]. Returns [T, out]."""
+    def __call__(self, x: Tensor, *, wide: bool = False) -> Tensor:
+        """`x`: [T, in]. Returns [T, out]; with `wide` as float32, the same numbers."""
         require(x.ndim == 2 and x.shape[1] == self.in_features, "x must be [T, in]")
         require(x.dtype == self._dtype and x.is_cpu, f"x must be {self._dtype}, on the CPU")
         num_rows = x.shape[0]
-        out = x.new_empty(num_rows, self.out_features)
+        out = x.new_empty(num_rows, self.out_features, dtype=torch.float32 if wide else None)
         if num_rows == 0:
             return out
         x = x if x.stride(1) == 1 else x.contiguous()
@@ -81,23 +79,44 @@ class QuantizedLinear:
         scales = torch.empty(copies * num_rows * self._num_groups * 2)
         if not own:
             self._round(x, rows, scales)
+        given = (x.data_ptr(), x.stride(0), self.in_features) if own else (0, 0, 0)
         words = (
+            *self._words(num_rows, rows.data_ptr(), scales.data_ptr(), out.data_ptr()),
+            int(wide),
+            *given,
+        )
+        self._team.run(self._workers.multiply, words, num_threads=num_threads)
+        return out
+
+    @property
+    def can_chain(self) -> bool:
+        """`parts` can always be had."""
+        return True
+
+    def scratch_bytes(self, num_rows: int) -> int:
+        """What `parts` need beside `x` and `out`."""
+        return num_rows * self._num_groups * (2 * GROUP + 8)
+
+    def parts(self, x: int, out: int, scratch: int, num_rows: int) -> list[Part]:
+        """The layer in a chain: from [num_rows, in] at one address to [num_rows, out] at another."""
+        scales = scratch + num_rows * self._num_groups * 2 * GROUP
+        rounding = (num_rows, 1, self.in_features, x, self.in_features, scratch, scales)
+        words = (*self._words(num_rows, scratch, scales, out), 0, 0, 0, 0)
+        return [Part(self._workers.rows, rounding), Part(self._workers.multiply, words, in_blocks=True)]
+
+    def _words(self, num_rows: int, rows: int, scales: int, out: int) -> tuple[int, ...]:
+        return (
             num_rows,
             min(num_rows, BLOCK_ROWS),
             self.out_features,
             self._bits,
             self._num_groups,
             PIECE_PANELS,
-            rows.data_ptr(),
-            scales.data_ptr(),
+            rows,
+            scales,
             *self._addresses,
-            out.data_ptr(),
-            x.data_ptr() if own else 0,
-            x.stride(0),
-            self.in_features,
+            out,
         )
-        self._team.run(self._workers.multiply, words, num_threads=num_threads)
-        return out
 
     def _round(self, x: Tensor, rows: Tensor, scales: Tensor) -> None:
         """Writes the rows as int16 [T, groups * GROUP], and their scales [T, groups, 2]."""

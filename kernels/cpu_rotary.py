@@ -157,7 +157,7 @@ def _store_piece(args: int, kind: Any, first: int, last: int) -> None:
 def _ask_for(
     keys: int, values: int, slot: int, page_size: int, num_kv_heads: int, key_bytes: int, value_bytes: int
 ) -> None:
-    """Asks for the blocks that a token is in: their lines lie anywhere, and one write would wait for another."""
+    """Asks for the blocks that a token is in: else its writes would wait for memory one by one."""
     per_page = (page_size + LANES - 1) // LANES
     for head in range(num_kv_heads):
         block = (slot // page_size * num_kv_heads + head) * per_page + slot % page_size // LANES

@@ -42,6 +42,7 @@ MAX_PANELS = 4
 _WIDE = {1: 4, 2: 4, 3: 4, 4: 4, 6: 4}
 _NARROW = {1: 4, 2: 2, 3: 2, 4: 1, 6: 1}
 LINE = 64  # bytes
+MAX_LINES = 4
 
 
 def tile_panels() -> dict[int, int]:
@@ -50,7 +51,7 @@ def tile_panels() -> dict[int, int]:
 
 
 def _signature(kind: Any, *rest: Any) -> Any:
-    return types.void(kind, *[types.int64] * 9)
+    return types.void(kind, *[types.int64] * 10)
 
 
 @operation(_signature)
@@ -67,13 +68,14 @@ def gemm_tile(
     out: Value,
     ldo: Value,
     ahead: Value,
+    lines: Value,
 ) -> None:
     """out[m, 16 p + lane] = sum over steps of rows[m, step] . panel p [step, lane].
 
     weights: pointer to the first panel (its type is the weights'); rows_at: address of the first row, each
     `row_bytes` long; rows: 1, 2, 3, 4 or 6; panels: up to what `tile_panels` has; steps: words to a panel's
-    lane; out: address of float32, `ldo` bytes to a row; ahead: address of what is asked for on the way, a
-    cache line a step.
+    lane; out: address of float32, `ldo` bytes to a row; ahead: address of what is asked for on the way, so
+    many cache lines a step, 1 to 4.
     """
     weights = builder.ptrtoint(weights, I64)
     done = builder.append_basic_block("gemm_done")
@@ -84,22 +86,35 @@ def gemm_tile(
             block = builder.append_basic_block(f"gemm_{m}x{n}")
             switch.add_case(ir.Constant(I64, m * 8 + n), block)
             builder.position_at_end(block)
-            _tile(builder, kinds[0], m, n, (weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead))
+            _tile(
+                builder,
+                kinds[0],
+                m,
+                n,
+                (weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead, lines),
+            )
             builder.branch(done)
     builder.position_at_end(done)
 
 
 def _tile(builder: Builder, kind: Any, m: int, n: int, given: tuple[Value, ...]) -> None:
-    weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead = given
+    weights, rows_at, row_bytes, panel_bytes, steps, out, ldo, ahead, lines = given
     sums = [[code.alloca_once(builder, F32X16) for _ in range(n)] for _ in range(m)]
     for slot in (slot for row in sums for slot in row):
         builder.store(constant(F32X16, 0.0), slot)
     rows = [builder.add(rows_at, builder.mul(row_bytes, ir.Constant(I64, i))) for i in range(m)]
     bases = [builder.add(weights, builder.mul(panel_bytes, ir.Constant(I64, i))) for i in range(n)]
+    # Where fewer lines are wanted than there are instructions, one asks for what another has asked for.
+    last = builder.sub(lines, ir.Constant(I64, 1))
+    numbers = [ir.Constant(I64, number) for number in range(MAX_LINES)]
+    least = [builder.select(builder.icmp_signed("<", number, last), number, last) for number in numbers]
+    asked = [builder.mul(number, ir.Constant(I64, LINE)) for number in least]
     multiply = _chosen(kind)
     with code.for_range(builder, steps, intp=I64) as loop:
         at = builder.mul(loop.index, ir.Constant(I64, STEP_BYTES))
-        ask_for(builder, plus(builder, ahead, loop.index, LINE))
+        line = plus(builder, ahead, builder.mul(loop.index, lines), LINE)
+        for later in asked:
+            ask_for(builder, builder.add(line, later))
         words = [load_at(builder, builder.add(base, at), I32X16) for base in bases]
         multiply(builder, loop.index, rows, words, sums)
     for i in range(m):

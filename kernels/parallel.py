@@ -68,6 +68,11 @@ def float_bits(value: float) -> int:
     return bits
 
 
+def address(tensor: torch.Tensor | None) -> int:
+    """Where a tensor's numbers lie; 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
 class ThreadTeam:
     """Runs workers on up to `torch.get_num_threads()` threads of the calling one's."""
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from treille.kernels.api import KV_DTYPES
-from treille.kernels.cpu import PackedLinear
+from treille.kernels.cpu_packed import PackedLinear
+from treille.kernels.cpu_quantized import QuantizedLinear
 from treille.kernels.quantize import quantize
 from treille.kernels.select import select_cpu_kernels
 
@@ -21,9 +22,9 @@ class Linear:
     `deterministic` (CPU only) takes our own kernel everywhere: a row's result is then the same to the bit
     whatever other rows there are, which oneDNN does not promise.
 
-    On a CPU the weight is laid out once, instead of at every call: for our own kernel, which is faster than
-    oneDNN's products from one row to thousands (benchmarks/LOG.md), but where the processor multiplies tiles of
-    bfloat16 (AMX), for oneDNN. `packed` is the layer in our own kernel's layout, if that multiplies it.
+    On a CPU the weight is laid out once, instead of at every call: for oneDNN where the processor multiplies
+    tiles of bfloat16 (AMX), elsewhere for our own kernel, which is faster from one row to thousands
+    (benchmarks/LOG.md). `packed` is the layer in that kernel's layout, which a chain of kernels can take.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Linear:
     ) -> None:
         self.out_features, self.in_features = weight.shape
         self._bias = bias
-        self.packed: PackedLinear | None = None
+        self.packed: PackedLinear | QuantizedLinear | None = None
         self._multiply: Callable[[Tensor], Tensor] = self._plainly
         if bits is not None:
             rounded = quantize(weight, bits)
-            self._multiply = select_cpu_kernels().pack_quantized(rounded, bias, dtype=weight.dtype)
+            self.packed = select_cpu_kernels().pack_quantized(rounded, bias, dtype=weight.dtype)
+            self._multiply = self.packed
         elif onednn_is_faster(weight) and not deterministic:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)
             self._multiply = self._by_onednn
@@ -51,6 +53,10 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._multiply(x)
+
+    def float32(self, x: Tensor) -> Tensor:
+        """What a call gives, as float32: rounded to the weight's dtype all the same."""
+        return self._multiply(x).float() if self.packed is None else self.packed(x, wide=True)
 
     def _plainly(self, x: Tensor) -> Tensor:
         return functional.linear(x, self._weight, self._bias)

@@ -142,7 +142,7 @@ class LlamaModel:
             hidden = self._layer_by_layer(embedded, inputs, kv)
         if inputs.logit_rows.shape[0] == 0:
             return torch.empty(0, self.config.vocab_size, dtype=torch.float32, device=self.device)
-        return weights.lm_head(hidden).float()
+        return weights.lm_head.float32(hidden)
 
     def _layer_by_layer(self, residual: Tensor, inputs: ModelInputs, kv: KVCache) -> Tensor:
         """From the tokens' embeddings to the chosen rows [R, hidden] behind the last norm."""

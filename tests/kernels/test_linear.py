@@ -25,7 +25,9 @@ def test_it_is_a_matrix_product(
     weight = random(outputs, inputs, dtype=dtype, seed=1)
     bias = random(outputs, dtype=dtype, seed=2) if rows % 2 else None
     x = random(rows, inputs, dtype=dtype, seed=rows)
-    found = cpu_kernels.pack_linear(weight, bias)(x)
+    layer = cpu_kernels.pack_linear(weight, bias)
+    found = layer(x)
+    assert torch.equal(layer(x, wide=True), found.float())
     expected = x.double() @ weight.double().T + (0 if bias is None else bias.double())
     assert found.shape == (rows, outputs) and found.dtype == dtype
     size = (x.double().abs() @ weight.double().abs().T) + 1

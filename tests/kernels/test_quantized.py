@@ -28,7 +28,9 @@ def test_it_is_a_matrix_product(
     weight = quantize(random(outputs, inputs, seed=1), bits)
     bias = random(outputs, dtype=dtype, seed=2) if rows % 2 else None
     x = random(rows, inputs, dtype=dtype, seed=rows)
-    found = cpu_kernels.pack_quantized(weight, bias, dtype=dtype)(x)
+    layer = cpu_kernels.pack_quantized(weight, bias, dtype=dtype)
+    found = layer(x)
+    assert torch.equal(layer(x, wide=True), found.float())
     exact = weight.dequantized(torch.float64)
     expected = x.double() @ exact.T + (0 if bias is None else bias.double())
     assert found.shape == (rows, outputs) and found.dtype == dtype

@@ -38,19 +38,22 @@ def folder(
     return write_folder(config, make_tensors(read_config(bare)))
 
 
-def load(folder: Path, dtype: torch.dtype) -> LlamaModel:
+def load(folder: Path, dtype: torch.dtype, bits: int | None = None) -> LlamaModel:
     """A model that our own kernels multiply for on every processor."""
     config = read_config(folder)
     with SafetensorsSource(folder) as source:
-        weights = load_weights(config, source, dtype=dtype, device=CPU, deterministic=True)
+        weights = load_weights(config, source, dtype=dtype, device=CPU, bits=bits, deterministic=True)
     return LlamaModel(config, weights, select_kernels(CPU))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("bits", [None, 8, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_it_equals_single_calls(folder: Path, dtype: torch.dtype, threads: int, paged_run: Any) -> None:
+def test_it_equals_single_calls(
+    folder: Path, dtype: torch.dtype, bits: int | None, threads: int, paged_run: Any
+) -> None:
     torch.set_num_threads(threads)
-    chained, single = load(folder, dtype), load(folder, dtype)
+    chained, single = load(folder, dtype, bits), load(folder, dtype, bits)
     assert chained._decoder is not None
     single._decoder = None
     runs = [paged_run(model, num_sequences=3) for model in (chained, single)]
