@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,11 +109,10 @@ def _frequencies(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int
     return edits
 
 
-def allowed_masks(rows: Sequence[SampleRow], num_tokens: int) -> tuple[dict[int, Mask], dict[int, Exception]]:
-    """The masks of the rows that have one, without what is banned there, and the rows whose mask is empty. A
-    ban that would leave nothing is dropped."""
+def allowed_masks(rows: Sequence[SampleRow], num_tokens: int) -> dict[int, Mask]:
+    """The masks of the rows that have one, without what is banned there. A ban that would leave nothing is
+    dropped."""
     found: dict[int, Mask] = {}
-    failed: dict[int, Exception] = {}
     for i, row in enumerate(rows):
         mask = row.mask
         if mask is None:
@@ -122,17 +121,17 @@ def allowed_masks(rows: Sequence[SampleRow], num_tokens: int) -> tuple[dict[int,
             mask = mask[: -(-num_tokens // 32)].copy()
             if num_tokens % 32:
                 mask[-1] &= np.uint32((1 << num_tokens % 32) - 1)
-        if not mask.any():
-            failed[i] = InvalidRequest("the constraint leaves no token to go on with")
-            continue
-        if row.banned:
-            without = mask.copy()
-            for token_id in row.banned:
-                if 0 <= token_id < 32 * len(mask):
-                    without[token_id // 32] &= ~(np.uint32(1) << np.uint32(token_id % 32))
-            mask = without if without.any() else mask
-        found[i] = mask
-    return found, failed
+        found[i] = _without(mask, row.banned) if row.banned else mask
+    return found
+
+
+def _without(mask: Mask, banned: Collection[int]) -> Mask:
+    left = mask
+    for token_id in banned:
+        if 0 <= token_id < 32 * len(mask) and int(mask[token_id // 32]) >> token_id % 32 & 1:
+            left = mask.copy() if left is mask else left
+            left[token_id // 32] &= ~(np.uint32(1) << np.uint32(token_id % 32))
+    return left if left is mask or left.any() else mask
 
 
 def _bans(dense: DenseRows, rows: Sequence[SampleRow], live: Sequence[int]) -> list[Edit]:

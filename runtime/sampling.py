@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from treille.runtime.dense_rows import BLOCK, DenseRows, Floats, Ints, dense_rows
+from treille.runtime.dense_rows import BLOCK, DenseRows, Floats, Ints, Mask, dense_rows
 from treille.runtime.errors import InvalidRequest, ModelError
 from treille.runtime.logits import SampleRow, allowed_masks, edit_logits, needs_edit
 from treille.runtime.params import SamplingParams
@@ -47,9 +47,12 @@ def sample(logits: torch.Tensor, rows: Sequence[SampleRow]) -> list[Sampled | Ex
         return []
     dense = dense_rows(logits)
     everyone, few = range(len(rows)), frozenset(i for i, row in enumerate(rows) if needs_edit(row))
-    masks, failed = allowed_masks(rows, dense.num_tokens)
+    masks = allowed_masks(rows, dense.num_tokens)
     ids, tops, highest = dense.best(everyone, [None if i in few else masks.get(i) for i in everyone])
-    failed.update({i: _broken() for i in everyone if not math.isfinite(highest[i])})
+    is_plain = not few and all(_is_greedy(row.params) and row.params.logprobs is None for row in rows)
+    if is_plain and all(map(math.isfinite, highest)) and min(tops) > -math.inf:
+        return [Sampled(token_id) for token_id in ids]
+    failed: dict[int, Exception] = {i: _broken() for i in everyone if not math.isfinite(highest[i])}
     with_logprobs = [i for i in everyone if rows[i].params.logprobs is not None and i not in failed]
     raw = dense.copy(with_logprobs) if with_logprobs else dense
     edited = [i for i in sorted(few) if i not in failed]
@@ -60,7 +63,7 @@ def sample(logits: torch.Tensor, rows: Sequence[SampleRow]) -> list[Sampled | Ex
             ids[i], tops[i] = token_id, top
     for i in everyone:
         if tops[i] == -math.inf:
-            failed.setdefault(i, InvalidRequest("the request's parameters leave no token to go on with"))
+            failed.setdefault(i, _nothing_left(masks.get(i)))
         elif not math.isfinite(tops[i]):
             failed.setdefault(i, _broken())
     drawn = [i for i in everyone if i not in failed and not _is_greedy(rows[i].params)]
@@ -76,6 +79,11 @@ def sample(logits: torch.Tensor, rows: Sequence[SampleRow]) -> list[Sampled | Ex
 
 def _broken() -> ModelError:
     return ModelError("the model's logits are not finite numbers")
+
+
+def _nothing_left(mask: Mask | None) -> InvalidRequest:
+    whose = "the request's parameters leave" if mask is None or mask.any() else "the constraint leaves"
+    return InvalidRequest(f"{whose} no token to go on with")
 
 
 def _is_greedy(params: SamplingParams) -> bool:
