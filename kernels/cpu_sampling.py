@@ -13,6 +13,7 @@ from numba import njit
 from treille.kernels.instructions import LANES
 from treille.kernels.parallel import ARGS, WorkerSource
 from treille.kernels.simd import (
+    address_of,
     any_nan,
     chosen,
     f32_at,
@@ -23,16 +24,22 @@ from treille.kernels.simd import (
     load_some,
     maximum_or_nan,
     read_f32,
+    read_f64,
     read_i16,
     read_i64,
     spread,
+    stack_room,
+    store,
     store_some,
+    weight_of,
     write_f32,
+    write_f64,
     write_i64,
 )
 
 _BLOCK = 16 * LANES  # logits whose highest is looked for together
 _LOWEST = np.float32(-np.inf)
+_last_room = stack_room(4 * LANES)
 
 
 def best_source(key: str) -> WorkerSource:
@@ -57,6 +64,19 @@ def forbid_source(key: str) -> WorkerSource:
             _forbid_all(args)
 
     return forbid_rows
+
+
+def weights_source(key: str) -> WorkerSource:
+    """Sums of 2 ** ((logit - top) * scale) over blocks of rows, in float64. Words: num_rows, num_tokens,
+    logits to a block (a multiple of 16), then addresses of one entry a row: where its logits are (int64),
+    top, scale (float64); then of the sums, float64 [num_rows, blocks].
+    """
+
+    def weigh_rows(args: int) -> None:
+        if key:
+            _weigh_all(args)
+
+    return weigh_rows
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -130,3 +150,27 @@ def _forbid_all(args: int) -> None:
         for at in range(0, num_tokens, LANES):
             left = num_tokens - at
             store_some(base, at, _allowed(load_some(base, at, left), mask, end, at), left)
+
+
+@njit(error_model="numpy")
+def _weigh_all(args: int) -> None:
+    num_rows, num_tokens, size = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
+    num_blocks = (num_tokens + size - 1) // size
+    last = _last_room()
+    while True:
+        row = fetch_add(args, 1)
+        if row >= num_rows:
+            return
+        base = f32_at(read_i64(read_i64(args, ARGS + 3), row))
+        top, scale = read_f64(read_i64(args, ARGS + 4), row), read_f64(read_i64(args, ARGS + 5), row)
+        out = read_i64(args, ARGS + 6)
+        for block in range(num_blocks):
+            first = block * size
+            whole = min(size, num_tokens - first) // LANES * LANES
+            summed = weight_of(f32_at(address_of(base, first)), top, scale, whole)
+            left = min(size, num_tokens - first) - whole
+            if left:
+                value = load_some(base, first + whole, left)
+                store(f32_at(last), 0, keep(value, 0, left, spread(_LOWEST)))
+                summed += weight_of(f32_at(last), top, scale, LANES)
+            write_f64(out, row * num_blocks + block, summed)

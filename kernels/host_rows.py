@@ -9,11 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from treille.kernels.api import require
-from treille.kernels.cpu_sampling import best_source, forbid_source
+from treille.kernels.cpu_sampling import best_source, forbid_source, weights_source
 from treille.kernels.parallel import ThreadTeam, Worker, fingerprint
+from treille.kernels.simd import LOG2_E
 
 Rows = NDArray[np.float32]
 Mask = NDArray[np.uint32]
+HIGHEST_SCALE = 1e300
 MIN_TEAM_LOGITS = 1 << 18  # below this, waking threads costs more than they save
 
 
@@ -26,6 +28,7 @@ class RowKernels:
         self._team = ThreadTeam()
         self._best = Worker(best_source(key))
         self._forbid = Worker(forbid_source(key))
+        self._weigh = Worker(weights_source(key))
 
     def best(
         self, logits: Rows, rows: Sequence[int], masks: Sequence[Mask | None] | None = None
@@ -46,13 +49,37 @@ class RowKernels:
         """Sets to -inf what the masks of `rows` do not allow."""
         self._run(self._forbid, logits, _places(logits, rows, masks), ())
 
+    def block_sums(
+        self,
+        logits: Rows,
+        rows: Sequence[int],
+        tops: Sequence[float],
+        temperatures: Sequence[float],
+        *,
+        block: int,
+    ) -> NDArray[np.float64]:
+        """Sums of exp((logit - top) / temperature), for each of `rows`, over every `block` (a multiple of 16)
+        of logits, none of which is above `top`: [len(rows), ceil(V / block)]."""
+        num_tokens = logits.shape[1]
+        sums = np.empty((len(rows), -(-num_tokens // block)), np.float64)
+        places = _places(logits, rows, None)[0]
+        # A temperature so low that its inverse is infinite still leaves the top its weight of 1.
+        with np.errstate(over="ignore", divide="ignore"):
+            scales = np.minimum(LOG2_E / np.array(temperatures, np.float64), HIGHEST_SCALE)
+        highest = np.array(tops, np.float64)
+        inputs = (num_tokens, block, places.ctypes.data, highest.ctypes.data, scales.ctypes.data)
+        self._over_rows(self._weigh, len(rows), num_tokens, (*inputs, sums.ctypes.data))
+        return sums
+
     def _run(self, worker: Worker, logits: Rows, places: NDArray[np.int64], results: tuple[int, ...]) -> None:
-        count, num_tokens = places.shape[1], logits.shape[1]
-        if count == 0:
-            return
-        inputs = tuple(row.ctypes.data for row in places)
-        num_threads = torch.get_num_threads() if count * num_tokens >= MIN_TEAM_LOGITS else 1
-        self._team.run(worker, (count, num_tokens, *inputs, *results), num_threads=min(num_threads, count))
+        num_tokens, inputs = logits.shape[1], tuple(row.ctypes.data for row in places)
+        self._over_rows(worker, places.shape[1], num_tokens, (num_tokens, *inputs, *results))
+
+    def _over_rows(self, worker: Worker, count: int, num_tokens: int, words: tuple[int, ...]) -> None:
+        """Runs a worker whose first word is the number of rows."""
+        if count:
+            num_threads = torch.get_num_threads() if count * num_tokens >= MIN_TEAM_LOGITS else 1
+            self._team.run(worker, (count, *words), num_threads=min(num_threads, count))
 
 
 def _places(logits: Rows, rows: Sequence[int], masks: Sequence[Mask | None] | None) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,8 @@ F64 = ir.DoubleType()
 F32X16 = ir.VectorType(F32, LANES)
 I32X16 = ir.VectorType(I32, LANES)
 I16X16 = ir.VectorType(I16, LANES)
+F64X8 = ir.VectorType(F64, 8)
+I64X8 = ir.VectorType(I64, 8)
 
 # llvmlite and numba carry few annotations: their values are Any, and these names say which are meant.
 Builder = Any
@@ -38,6 +41,11 @@ EXP2 = (
     0.0013399931217650224,
     0.0001534581181636701,
 )
+
+
+# 2 ** f on [-0.5, 0.5] in float64: the series of exp(f log 2), to 4e-18.
+DOUBLE_EXP2 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
+ROUNDER = 1.5 * 2.0**52
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]
@@ -135,6 +143,22 @@ def narrowed(builder: Builder, value: Value) -> Value:
     is_nan = builder.fcmp_unordered("uno", value, value)
     kept = builder.select(is_nan, builder.or_(bits, constant(I32X16, 0x400000)), rounded)
     return builder.trunc(builder.lshr(kept, constant(I32X16, 16)), I16X16)
+
+
+def double_two_to(builder: Builder, x: Value) -> Value:
+    """2 ** x of eight float64 up to 0, to the last bit or two; exactly 0 from -1000 downwards."""
+
+    def every(value: float) -> Value:
+        return constant(F64X8, value)
+
+    moved = builder.fadd(x, every(ROUNDER))  # its lowest bits are the nearest whole number
+    part = builder.fsub(x, builder.fsub(moved, every(ROUNDER)))
+    result = every(DOUBLE_EXP2[-1])
+    for coefficient in DOUBLE_EXP2[-2::-1]:
+        result = call(builder, "llvm.fma.v8f64", F64X8, result, part, every(coefficient))
+    exponent = builder.shl(builder.bitcast(moved, I64X8), constant(I64X8, 52))
+    power = builder.bitcast(builder.add(builder.bitcast(result, I64X8), exponent), F64X8)
+    return builder.select(builder.fcmp_ordered(">", x, every(-1000.0)), power, every(0.0))
 
 
 def folded(builder: Builder, value: Value, join: Callable[[Value, Value], Value]) -> Value:

@@ -23,6 +23,7 @@ from treille.kernels.instructions import (
     F32,
     F32X16,
     F64,
+    F64X8,
     I16,
     I16X16,
     I32,
@@ -33,7 +34,9 @@ from treille.kernels.instructions import (
     Value,
     ask_for,
     call,
+    code,
     constant,
+    double_two_to,
     folded,
     load_at,
     narrowed,
@@ -322,6 +325,39 @@ def chosen(builder: Builder, kinds: Kinds, value: Value, bits: Value, other: Val
     """Lane i of `value` where bit i of `bits` is set, else of `other`."""
     lanes = builder.bitcast(builder.trunc(bits, I16), ir.VectorType(ir.IntType(1), LANES))
     return builder.select(lanes, value, other)
+
+
+@operation(
+    lambda base, top, scale, count: types.float64(f32_pointer, types.float64, types.float64, types.int64)
+)
+def weight_of(builder: Builder, kinds: Kinds, base: Value, top: Value, scale: Value, count: Value) -> Value:
+    """The sum of 2 ** ((x - top) * scale), in float64, over the first `count` (a multiple of 16) numbers."""
+    half = LANES // 2
+    slots = [code.alloca_once(builder, F64X8) for _ in range(2)]
+    for slot in slots:
+        builder.store(constant(F64X8, 0.0), slot)
+    start = builder.ptrtoint(base, I64)
+    tops, scales = (_eight(builder, value) for value in (top, scale))
+    with code.for_range(builder, builder.udiv(count, ir.Constant(I64, LANES)), intp=I64) as loop:
+        values = load_at(builder, builder.add(start, builder.mul(loop.index, ir.Constant(I64, 64))), F32X16)
+        for number, slot in enumerate(slots):
+            lanes = ir.Constant(ir.VectorType(I32, half), list(range(number * half, (number + 1) * half)))
+            part = builder.fpext(builder.shuffle_vector(values, values, lanes), F64X8)
+            weight = double_two_to(builder, builder.fmul(builder.fsub(part, tops), scales))
+            builder.store(builder.fadd(builder.load(slot), weight), slot)
+    sums = builder.fadd(*(builder.load(slot) for slot in slots))
+    for step in (4, 2, 1):
+        order = ir.Constant(ir.VectorType(I32, half), [(lane + step) % half for lane in range(half)])
+        sums = builder.fadd(sums, builder.shuffle_vector(sums, sums, order))
+    return builder.extract_element(sums, ir.Constant(I32, 0))
+
+
+def _eight(builder: Builder, scalar: Value) -> Value:
+    empty = ir.Constant(F64X8, ir.Undefined)
+    first = builder.insert_element(empty, scalar, ir.Constant(I32, 0))
+    return builder.shuffle_vector(
+        first, empty, ir.Constant(ir.VectorType(I32, LANES // 2), [0] * (LANES // 2))
+    )
 
 
 # --- vectors at the end of a row, whose length need not be a multiple of sixteen ---

@@ -102,17 +102,7 @@ class HostRows:
         return found
 
     def block_sums(self, rows: Sequence[int], tops: Sequence[float], temperatures: Sequence[float]) -> Floats:
-        count = -(-self.num_tokens // BLOCK)
-        weights = np.zeros(count * BLOCK)
-        used = weights[: self.num_tokens]
-        sums = np.empty((len(rows), count))
-        with np.errstate(over="ignore"):
-            for n, (row, top, temperature) in enumerate(zip(rows, tops, temperatures, strict=True)):
-                np.subtract(self._logits[row], top, out=used, dtype=np.float64)
-                np.divide(used, temperature, out=used)
-                np.exp(used, out=used)
-                sums[n] = weights.reshape(count, BLOCK).sum(axis=1)
-        return sums
+        return self._kernels.block_sums(self._logits, rows, tops, temperatures, block=BLOCK)
 
     def blocks(self, rows: Sequence[int], numbers: Sequence[int]) -> list[Floats]:
         return [

@@ -98,7 +98,7 @@ def _draw(
     limited = [i for i in drawn if 0 < rows[i].params.top_k < dense.num_tokens]
     nucleus = [i for i in drawn if i not in set(limited) and rows[i].params.top_p < 1]
     rest = [i for i in drawn if i not in {*limited, *nucleus}]
-    floored = [i for i in rest if rows[i].params.min_p > 0 or rows[i].mask is not None]
+    floored = [i for i in rest if rows[i].params.min_p > 0]
     whole = [i for i in rest if i not in set(floored)]
     found: dict[int, int] = {}
     candidates: dict[int, tuple[Ints, Floats]] = {}

@@ -67,3 +67,22 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="uint32"):
         KERNELS.forbid(logits, [0], [np.zeros(2, np.int64)])
     assert KERNELS.best(logits, [])[0].shape == (0,)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 15, 16, 17, 100, 256, 257, 1000, 49_152])
+@pytest.mark.parametrize("temperature", [1e-320, 1e-3, 0.7, 1.0, 3.0, 1e9])
+def test_weights_of_blocks(num_tokens: int, temperature: float) -> None:
+    rng = np.random.default_rng(num_tokens)
+    logits = (rng.standard_normal((5, num_tokens)) * 9).astype(np.float32)
+    logits[1, rng.random(num_tokens) < 0.9] = -np.inf
+    logits[1, 0] = 3.0
+    logits[2] = -np.inf
+    logits[2, num_tokens // 2] = 1.0
+    rows = [4, 1, 2, 0]
+    tops = [float(logits[row].max()) for row in rows]
+    found = KERNELS.block_sums(logits, rows, tops, [temperature] * 4, block=256)
+    with np.errstate(over="ignore"):
+        exact = np.exp((logits[rows].astype(float) - np.array(tops)[:, None]) / temperature)
+    blocks = np.pad(exact, ((0, 0), (0, -num_tokens % 256))).reshape(4, -1, 256)
+    assert np.allclose(found, blocks.sum(axis=2), rtol=1e-12, atol=1e-290)
+    assert not found[blocks.max(axis=2) == 0].any()
