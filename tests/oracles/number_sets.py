@@ -56,7 +56,12 @@ def is_member(shape: Numbers, value: Fraction, whole: bool | None = None) -> boo
 
 def has_text(shape: Numbers, text: str) -> bool:
     """Whether a JSON number is in a set, in its spelling."""
-    return is_member(shape, value_of(text), text.lstrip("-").isdigit())
+    return is_member(shape, value_of(text), is_whole(text))
+
+
+def is_whole(text: str) -> bool:
+    """Whether a JSON number is spelled as a whole number."""
+    return text.lstrip("-").isdigit()
 
 
 def value_of(text: str) -> Fraction:

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracles.number_sets import any_numbers, has_text, is_member, numbers, value_of
+from oracles.number_sets import any_numbers, has_text, is_member, is_whole, numbers, value_of
 
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.automaton import minimize
@@ -120,6 +121,25 @@ def values() -> dict[str, Fraction]:
     return {text: value_of(text) for text in texts if JSON.fullmatch(text) and not FAR.search(text)}
 
 
+@cache
+def spellings() -> dict[tuple[Fraction, bool], frozenset[str]]:
+    """The same texts by what they say, and by whether they are spelled as whole numbers."""
+    found = defaultdict[tuple[Fraction, bool], set[str]](set)
+    for text, value in values().items():
+        found[value, is_whole(text)].add(text)
+    return {key: frozenset(texts) for key, texts in found.items()}
+
+
+def members(shapes: tuple[Numbers, ...]) -> set[str]:
+    """Those of the texts that are in one of the sets."""
+    own = [
+        texts
+        for (value, whole), texts in spellings().items()
+        if any(is_member(shape, value, whole) for shape in shapes)
+    ]
+    return set().union(*own)
+
+
 def taken(dfa: NumberDfa, length: int) -> set[str]:
     """Every text of characters of `ALPHABET` that an automaton takes."""
     found = set()
@@ -152,14 +172,14 @@ def check_form(dfa: NumberDfa) -> None:
 def test_short_texts(shapes: tuple[Numbers, ...]) -> None:
     dfa = number_dfa(shapes)
     check_form(dfa)
-    members = {text for text in values() if any(has_text(shape, text) for shape in shapes)}
+    wanted = members(shapes)
     found = taken(dfa, 6)
     far = {text for text in found if FAR.search(text)}
-    assert found - far <= members
+    assert found - far <= wanted
     assert all(any(shape.contains(Decimal(text)) for shape in shapes) for text in far)
-    assert {text for text in members if PLAIN.fullmatch(text)} <= found
+    assert {text for text in wanted if PLAIN.fullmatch(text)} <= found
     if not any(shape in NARROWED for shape in shapes):
-        assert {text for text in members if SCIENTIFIC.fullmatch(text)} <= found
+        assert {text for text in wanted if SCIENTIFIC.fullmatch(text)} <= found
 
 
 @pytest.mark.parametrize("shape", DECIDED[:5], ids=str)
@@ -178,8 +198,7 @@ def test_one_text_a_number() -> None:
 
 @pytest.mark.parametrize("shapes", [(shape,) for shape in DECIDED + NARROWED] + UNIONS, ids=str)
 def test_plain_style_is_one_text_a_number(shapes: tuple[Numbers, ...]) -> None:
-    wanted = {text for text in values() if ONE_A_NUMBER.fullmatch(text)}
-    wanted = {text for text in wanted if any(has_text(shape, text) for shape in shapes)}
+    wanted = {text for text in members(shapes) if ONE_A_NUMBER.fullmatch(text)}
     if all(shape.whole is False and (shape.integer or shape.multiples) for shape in shapes):
         with pytest.raises(ValueError, match="no number"):
             number_dfa(shapes, "plain")
@@ -189,8 +208,8 @@ def test_plain_style_is_one_text_a_number(shapes: tuple[Numbers, ...]) -> None:
     check_form(dfa)
     assert taken(dfa, 6) == wanted
     free = [shape for shape in shapes if shape.whole is None]
-    members = {value for value in values().values() if any(shape.contains(value) for shape in free)}
-    texts = (spelled(to_number(value)) for value in members)
+    free_values = {value for value, _ in spellings() if any(shape.contains(value) for shape in free)}
+    texts = (spelled(to_number(value)) for value in free_values)
     assert all(dfa.accepts(text) for text in texts)
 
 
