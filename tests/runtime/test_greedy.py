@@ -10,16 +10,25 @@ import torch
 from oracles.prompts import PROMPTS
 
 from treille.runtime.engine import Engine
+from treille.runtime.models.load import LoadedModel, load_model
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import Request, ScoreRequest
 
 LENGTH = 64
 GREEDY = SamplingParams(temperature=0, max_tokens=LENGTH, ignore_eos=True)
+ROOMY = {"max_seq_len": 2048, "kv_memory": "1GiB"}
+# How many of each output's tokens are held against it where one step computes but few.
+lengths = pytest.mark.parametrize("length", [24, pytest.param(LENGTH, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine("smollm2-135m", dtype="float32", max_seq_len=2048, kv_memory="1GiB") as engine:
+def loaded() -> LoadedModel:
+    return load_model("smollm2-135m", dtype=torch.float32, device=torch.device("cpu"), max_seq_len=2048)
+
+
+@pytest.fixture(scope="module")
+def engine(loaded: LoadedModel) -> Iterator[Engine]:
+    with Engine(loaded, **ROOMY) as engine:
         yield engine
 
 
@@ -62,11 +71,12 @@ def test_prompts_are_encoded_as_transformers_does(engine, smollm2_folder) -> Non
         assert list(engine.encode(prompt)) == reference(prompt).input_ids
 
 
-def test_alone(engine, prompt_ids, expected) -> None:
+@lengths
+def test_alone(engine, prompt_ids, expected, length) -> None:
     for ids, output in zip(prompt_ids[::4], expected[::4], strict=True):
         engine.flush_cache()
-        (done,) = engine.generate([ids], GREEDY)
-        assert done.token_ids == output
+        (done,) = engine.generate([ids], replace(GREEDY, max_tokens=length))
+        assert done.token_ids == output[:length]
 
 
 def test_on_a_warm_cache(engine, prompt_ids, expected) -> None:
@@ -76,19 +86,23 @@ def test_on_a_warm_cache(engine, prompt_ids, expected) -> None:
     assert sum(c.usage.cached_tokens for c in done) > 0.8 * sum(map(len, prompt_ids))
 
 
+@lengths
+def test_in_chunks_of_seven(loaded, prompt_ids, expected, length) -> None:
+    with Engine(loaded, **ROOMY, max_batched_tokens=7, max_num_seqs=32) as other:
+        done = other.generate(prompt_ids[::2], replace(GREEDY, stop=("\0",), max_tokens=length))
+    assert [c.token_ids for c in done] == [output[:length] for output in expected[::2]]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"max_batched_tokens": 7, "max_num_seqs": 32},
         {"max_batched_tokens": 512, "max_num_seqs": 32, "enable_prefix_caching": False},
         {"max_batched_tokens": 64, "max_seq_len": 1024, "kv_memory": "50MiB"},
     ],
-    ids=["chunks-of-7", "chunks-of-512-no-cache", "preemption"],
+    ids=["chunks-of-512-no-cache", "preemption"],
 )
-def test_under_other_schedules(engine, prompt_ids, expected, settings) -> None:
-    with Engine(
-        "smollm2-135m", dtype="float32", **({"max_seq_len": 2048, "kv_memory": "1GiB"} | settings)
-    ) as other:
+def test_under_other_schedules(loaded, prompt_ids, expected, settings) -> None:
+    with Engine(loaded, **(ROOMY | settings)) as other:
         # With something to stop at, an answer may be short, and more are begun than pages last for.
         done = other.generate(prompt_ids[::2], replace(GREEDY, stop=("\0",)))
         stats = other.stats()
@@ -97,12 +111,11 @@ def test_under_other_schedules(engine, prompt_ids, expected, settings) -> None:
         assert stats["preemptions"] > 0
 
 
-def test_one_token_a_step(engine, prompt_ids, expected) -> None:
-    with Engine(
-        "smollm2-135m", dtype="float32", max_seq_len=2048, kv_memory="1GiB", max_batched_tokens=1
-    ) as other:
-        done = other.generate(prompt_ids[3:12:3], GREEDY)
-    assert [c.token_ids for c in done] == expected[3:12:3]
+@lengths
+def test_one_token_a_step(loaded, prompt_ids, expected, length) -> None:
+    with Engine(loaded, **ROOMY, max_batched_tokens=1) as other:
+        done = other.generate(prompt_ids[3:12:3], replace(GREEDY, max_tokens=length))
+    assert [c.token_ids for c in done] == [output[:length] for output in expected[3:12:3]]
 
 
 def test_logprobs_agree_with_scores(engine) -> None:
