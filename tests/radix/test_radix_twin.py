@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from oracles.page_twin import Prefix, Twin
 
 from treille.radix import Eviction, Lease, OutOfPages, PageError, Pin, PinLimit, PrefixCache
@@ -367,24 +374,19 @@ class FrequencyHostMachine(FrequencyMachine):
     num_slots = 40
 
 
-LONG = settings(
-    max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-TestCache = CacheMachine.TestCase
-TestCache.settings = LONG
-TestFrequency = FrequencyMachine.TestCase
-TestFrequency.settings = LONG
-TestPriority = PriorityMachine.TestCase
-TestPriority.settings = LONG
-TestHost = HostMachine.TestCase
-TestHost.settings = LONG
-TestFrequencyHost = FrequencyHostMachine.TestCase
-TestFrequencyHost.settings = LONG
+KINDS = [CacheMachine, FrequencyMachine, PriorityMachine, HostMachine, FrequencyHostMachine]
 
 
-@pytest.mark.parametrize(
-    "kind", [CacheMachine, FrequencyMachine, PriorityMachine, HostMachine, FrequencyHostMachine]
-)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("max_examples", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_random_lives(kind: type[CacheMachine], max_examples: int) -> None:
+    quiet = settings(deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(
+        kind, settings=settings(quiet, max_examples=max_examples, stateful_step_count=40)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_long_lives(seed: int, kind: type[CacheMachine]) -> None:
     """The same machine for many steps in a larger pool, driven by plain chance."""

@@ -53,7 +53,7 @@ def test_mappings_and_tuples_are_fine() -> None:
 
 def endless() -> dict[str, Any]:
     schema: dict[str, Any] = {}
-    schema["a"] = schema
+    schema["a" * 100] = schema
     return schema
 
 
