@@ -34,10 +34,11 @@ demo: .venv/.stamp-warm
 demo-picture: .venv/.stamp-warm
 	@.venv/bin/python docs/draw_demo.py docs/demo.svg
 
-# Two processes, each with whole files, so that what a file shares is made once. What tests compute is small:
-# a second thread of PyTorch's in each process would only wait for the core that the other process has.
+# Two processes, each with whole files, so that what a file shares is made once; files with few tests, which
+# may be the longest, do not come last. A second thread of PyTorch's in each process would only wait for the
+# core that the other process has.
 test: .venv/.stamp-dev
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 slow: .venv/.stamp-dev
 	.venv/bin/python -m pytest -m slow $(ARGS)

@@ -118,6 +118,18 @@ def test_one_token_a_step(loaded, prompt_ids, expected, length) -> None:
     assert [c.token_ids for c in done] == [output[:length] for output in expected[3:12:3]]
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_with_any_number_of_threads(loaded, prompt_ids, expected, num_threads) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        with Engine(loaded, **ROOMY) as other:
+            done = other.generate(prompt_ids[1::10], replace(GREEDY, max_tokens=24))
+    finally:
+        torch.set_num_threads(before)
+    assert [c.token_ids for c in done] == [output[:24] for output in expected[1::10]]
+
+
 def test_logprobs_agree_with_scores(engine) -> None:
     ids = engine.encode("The capital of France is")
     (done,) = engine.generate([ids], SamplingParams(temperature=0, max_tokens=5, logprobs=3))
