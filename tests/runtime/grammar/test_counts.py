@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from treille.runtime.grammar import Matcher, Vocabulary, compile_regex
-from treille.runtime.grammar.parse_python import parse_python
 from treille.runtime.grammar.regex import regex_dfa
 
 Read = Callable[[Matcher], set[int]]
@@ -90,9 +89,7 @@ def test_masks_at_every_count(pattern: str, vocab: Vocabulary) -> None:
     ],
 )
 def test_long_counts_are_cheap(pattern: str, byte_vocab: Vocabulary) -> None:
-    parse_python(r"\w\s")  # the tables of Unicode are made once
     row = np.zeros(byte_vocab.num_words, np.uint32)
-    compile_regex("x", byte_vocab).matcher().fill_mask(row)
     start = time.thread_time()
     grammar = compile_regex(pattern, byte_vocab)
     matcher = grammar.matcher()

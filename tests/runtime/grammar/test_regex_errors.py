@@ -96,6 +96,7 @@ def test_not_enforceable(byte_vocab: Vocabulary, pattern: str, keyword: str, off
     assert (found.keyword, found.path, found.field) == (keyword, f"offset {offset}", "regex")
 
 
+@pytest.mark.usefixtures("byte_vocab")
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
