@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,12 +11,16 @@ from hypothesis import strategies as st
 from oracles.history_model import EOS, byte_tokenizer
 
 from treille.runtime.errors import GrammarError
-from treille.runtime.grammar import Matcher, Vocabulary, compile_choices, compile_regex
+from treille.runtime.grammar import Grammar, Matcher, Vocabulary, compile_choices, compile_regex
 
 WORDS = (b'{"', b'"x', b'"}', b"{{", b"ab", b"abc")
 TOKENS = byte_tokenizer(words=WORDS)
 VOCABULARY = Vocabulary.from_tokenizer(TOKENS)
-OBJECT = compile_regex(r'\{("[a-z]{1,3}"(:[0-9])?)?\}', VOCABULARY)
+
+
+@cache
+def objects() -> Grammar:
+    return compile_regex(r'\{("[a-z]{1,3}"(:[0-9])?)?\}', VOCABULARY)
 
 
 def mask(matcher: Matcher) -> np.ndarray:
@@ -70,22 +76,22 @@ def verify(matcher: Matcher, draft: list[int], target: list[int]) -> tuple[list[
 class TestB45:
     def test_two_of_four_are_accepted(self) -> None:
         """The draft `{`, `"`, `x`, `}` where the target wants `{`, `"`, `y`."""
-        matcher = OBJECT.matcher()
+        matcher = objects().matcher()
         committed, rows = verify(matcher, [*b'{"x}'], [*b'{"yz'])
         assert bytes(committed) == b'{"y'
-        assert same(matcher, fed(OBJECT, committed))
+        assert same(matcher, fed(objects(), committed))
         assert len(rows) == 4  # `}` is not legal after `{"x`
         assert not is_set(rows[3], ord("}"))
 
     def test_never_one_token_behind(self) -> None:
         """The output began `{{` where the matcher had not read the first one."""
-        matcher = OBJECT.matcher()
+        matcher = objects().matcher()
         committed, _ = verify(matcher, [ord("{")], [ord("{"), ord("{")])
         assert committed[0] == ord("{") and committed[1] != ord("{")
-        assert same(matcher, fed(OBJECT, committed))
+        assert same(matcher, fed(objects(), committed))
 
     def test_illegal_ones_have_no_probability(self) -> None:
-        matcher = fed(OBJECT, b"{")
+        matcher = fed(objects(), b"{")
         row = mask(matcher)
         for token_id in range(TOKENS.vocab_size):
             assert matcher.allows(token_id) == is_set(row, token_id)
@@ -95,7 +101,7 @@ class TestB45:
         assert np.array_equal(before, mask(matcher))
 
     def test_a_draft_past_the_end_is_dropped(self) -> None:
-        matcher = OBJECT.matcher()
+        matcher = objects().matcher()
         _, rows = verify(matcher, [*b"{}", EOS, *b"x"], [*b"{}", EOS, EOS, EOS])
         assert matcher.is_finished() and matcher.must_stop()
         assert len(rows) <= 4
@@ -104,10 +110,10 @@ class TestB45:
         assert np.array_equal(mask(matcher), VOCABULARY.eos_words)  # never an empty row
 
     def test_the_end_can_be_taken_back(self) -> None:
-        matcher = fed(OBJECT, [*b"{}", EOS])
+        matcher = fed(objects(), [*b"{}", EOS])
         assert matcher.is_finished()
         matcher.rollback(2)
-        assert same(matcher, fed(OBJECT, b"{"))
+        assert same(matcher, fed(objects(), b"{"))
 
     @given(
         st.lists(st.sampled_from(["ab", "abc", "abcab", "ba", '{"x"}', "{}", ""]), min_size=1, max_size=4),
@@ -141,9 +147,9 @@ class TestB45:
             assert fresh.is_finished() or same(matcher, fresh)
 
     def test_copies_do_not_share_what_they_read(self) -> None:
-        matcher = fed(OBJECT, b'{"')
+        matcher = fed(objects(), b'{"')
         copies = [matcher.copy() for _ in range(3)]
         copies[0].accept(ord("a"))
         copies[1].rollback(1)
-        assert same(matcher, fed(OBJECT, b'{"')) and same(copies[2], matcher)
-        assert same(copies[0], fed(OBJECT, b'{"a')) and same(copies[1], fed(OBJECT, b"{"))
+        assert same(matcher, fed(objects(), b'{"')) and same(copies[2], matcher)
+        assert same(copies[0], fed(objects(), b'{"a')) and same(copies[1], fed(objects(), b"{"))
