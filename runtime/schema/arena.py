@@ -3,9 +3,7 @@ questions."""
 
 from __future__ import annotations
 
-import json
 import time
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,6 @@ from treille.runtime.grammar.store import (
     Store,
 )
 from treille.runtime.grammar.vocabulary import Vocabulary
-from treille.runtime.schema.decimals import MAX_DIGITS
 from treille.runtime.schema.expressions import Expressions
 from treille.runtime.schema.machine.beginnings import MAX_CONFIGS
 from treille.runtime.schema.machine.door import (
@@ -75,6 +72,7 @@ from treille.runtime.schema.machine.rows import (
     LOW_COLUMN,
 )
 from treille.runtime.schema.machine.walking import steps_on
+from treille.runtime.schema.reading import read_item
 from treille.runtime.schema.tables import Tables
 
 _FIRST_STEPS = 1 << 16
@@ -264,9 +262,7 @@ class JsonArena:
 def _read(text: bytes) -> object:
     """The value of an item whose array has unique ones."""
     try:
-        return json.loads(text, parse_float=Decimal)
-    except (ValueError, ArithmeticError):  # of integers and of exponents
-        reason = f"one of the items has a number of more than {MAX_DIGITS} digits"
+        return read_item(text)
     except RecursionError:
         reason = "one of the items is nested too deep"
     raise UnsupportedConstraint("uniqueItems", "#", reason, field="schema")

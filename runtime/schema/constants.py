@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from treille.runtime.schema.bases import NOTHING
-from treille.runtime.schema.decimals import exact
+from treille.runtime.schema.decimals import Far
 from treille.runtime.schema.literals import Literals
 from treille.runtime.schema.numbers import ANY_NUMBER, Numbers, point
 from treille.runtime.schema.shapes import (
@@ -29,6 +30,7 @@ from treille.runtime.schema.values import (
     NUMBER,
     STRING,
     canonical,
+    is_spellable,
     kind_of,
 )
 
@@ -55,7 +57,7 @@ class Constants:
             if kind & (NULL | BOOLEAN):
                 words.add(value)
             elif kind & NUMBER:
-                numbers[canonical(value)] = point(exact(value, "enum"))
+                numbers[canonical(value)] = point(value)
             elif kind & ARRAY:
                 arrays.append(self._array_equal_to(value))
             else:
@@ -65,15 +67,17 @@ class Constants:
 
     def none_of(self, values: Any) -> Typed:
         """None of some values."""
-        words, numbers, strings = set(ALL_WORDS), set(), set()
+        words, numbers, far, strings = set(ALL_WORDS), set(), set(), set()
         arrays: list[list[object]] = []
         objects: list[Mapping[str, object]] = []
         for value in values:
             kind = kind_of(value)
             if kind & (NULL | BOOLEAN):
                 words.discard(value)
+            elif isinstance(value, Far):
+                far.add(value)
             elif kind & NUMBER:
-                numbers.add(exact(value, "enum"))
+                numbers.add(Fraction(value))
             elif kind & STRING:
                 strings.add(value)
             elif kind & ARRAY:
@@ -82,13 +86,15 @@ class Constants:
                 objects.append(value)
         return Typed(
             frozenset(words),
-            (Numbers(excluded=frozenset(numbers)) if numbers else ANY_NUMBER,),
+            (Numbers(excluded=frozenset(numbers), far=frozenset(far)) if numbers or far else ANY_NUMBER,),
             (Strings(excluded=frozenset(strings)) if strings else ANY_STRING,),
             tuple(arrays_unlike(arrays, self._constant, self._none_of)) if arrays else (ANY_ARRAY,),
             tuple(objects_unlike(objects, self._constant, self._none_of)) if objects else (ANY_OBJECT,),
         )
 
     def _constant(self, value: object) -> int:
+        if not is_spellable(value):
+            return NOTHING
         return self._literals.single(self._literals.constant(value))
 
     def _none_of(self, values: Sequence[object]) -> int:

@@ -6,6 +6,7 @@ A number is a `Fraction` whose denominator has no prime factor but 2 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
@@ -14,6 +15,35 @@ from treille.runtime.errors import UnsupportedConstraint
 
 MAX_DIGITS = 4000
 """Digits a number of a schema may have before its point, and after it: its automaton has a state for each."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Far:
+    """A number that is too long to be written out: `digits` as an integer, the first and the last not 0,
+    times 10**`exponent`. Over `MAX_DIGITS` zeros stand behind its digits, or between the point and them: so
+    it is past every bound of a schema, or nearer to 0 than any, and no bounds leave few numbers with it."""
+
+    negative: bool
+    digits: tuple[int, ...]
+    exponent: int
+
+    @classmethod
+    def of(cls, value: Decimal) -> Far:
+        """A number in this form, be it far or not. Raises ValueError for what is not finite."""
+        sign, digits, exponent = value.as_tuple()
+        if not isinstance(exponent, int):
+            raise ValueError(f"not a number: {value}")
+        text = "".join(map(str, digits)).lstrip("0")
+        short = text.rstrip("0")
+        return cls(bool(sign), tuple(map(int, short)), exponent + len(text) - len(short) if short else 0)
+
+    def __abs__(self) -> Far:
+        return replace(self, negative=False)
+
+    @property
+    def scientific_exponent(self) -> int:
+        """e, for the number as d.ddd * 10**e."""
+        return self.exponent + len(self.digits) - 1
 
 
 def exact(value: int | Decimal, keyword: str = "number", path: str = "#") -> Fraction:
@@ -33,6 +63,24 @@ def exact(value: int | Decimal, keyword: str = "number", path: str = "#") -> Fra
     elif value.bit_length() > 3.33 * MAX_DIGITS:
         raise UnsupportedConstraint(keyword, path, f"a number of more than {MAX_DIGITS} digits")
     return Fraction(value)
+
+
+def number_of_text(text: str) -> int | Decimal | Far:
+    """The number that a JSON text spells: an integer where it is spelled as a whole number, and `Far` where
+    its exponent makes it too long to be written out."""
+    mantissa, _, power = text.lower().partition("e")
+    if not power:
+        value = Decimal(text)
+        return value if "." in text else int(value)
+    whole, _, behind = mantissa.lstrip("-").partition(".")
+    written = (whole + behind).lstrip("0")
+    digits = written.rstrip("0")
+    if not digits:
+        return Decimal(0)
+    exponent = int(Decimal(power)) - len(behind) + len(written) - len(digits)
+    if exponent + len(digits) - 1 >= -MAX_DIGITS and exponent <= MAX_DIGITS:
+        return Decimal(text)
+    return Far(mantissa.startswith("-"), tuple(map(int, digits)), exponent)
 
 
 def to_number(value: Fraction) -> int | Decimal:

@@ -101,23 +101,20 @@ def _size_bound(rows: Rows, bound: int, wanted: Wanted) -> list[int]:
 def _size_among(rows: Rows, values: set[int], *, inside: bool) -> list[int]:
     """Where the first digit of an integer leads that is among `values`, or is not."""
     other = NOWHERE if inside else rows.loop(accepting=True)
-    made: dict[frozenset[tuple[int, ...]], int] = {}
-
-    def state(rests: frozenset[tuple[int, ...]]) -> int:
-        if rests not in made:
-            made[rests] = rows.add(_children(rests, state, other), accepting=(() in rests) == inside)
-        return made[rests]
-
-    digits = _children(frozenset(tuple(digits_of(value)) for value in values if value), state, other)
+    children: list[dict[int, int]] = [{}]  # a trie, each node before those below it
+    ends = set()
+    for value in values - {0}:
+        node = 0
+        for digit in digits_of(value):
+            if digit not in children[node]:
+                children[node][digit] = len(children)
+                children.append({})
+            node = children[node][digit]
+        ends.add(node)
+    states = [NOWHERE] * len(children)
+    for node in range(len(children) - 1, -1, -1):
+        below = children[node]
+        digits = [states[below[digit]] if digit in below else other for digit in range(10)]
+        if node:
+            states[node] = rows.add(digits, accepting=(node in ends) == inside)
     return [rows.add([rows.following, *digits[1:]], accepting=(0 in values) == inside), *digits[1:]]
-
-
-def _children(
-    rests: frozenset[tuple[int, ...]], state: Callable[[frozenset[tuple[int, ...]]], int], other: int
-) -> list[int]:
-    """Where each digit leads when one of `rests` is to follow."""
-    by_digit: dict[int, set[tuple[int, ...]]] = {}
-    for rest in rests:
-        if rest:
-            by_digit.setdefault(rest[0], set()).add(rest[1:])
-    return [state(frozenset(by_digit[digit])) if digit in by_digit else other for digit in range(10)]

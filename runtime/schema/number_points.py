@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from treille.runtime.schema.decimals import mantissa_of, split
+from treille.runtime.schema.decimals import Far, mantissa_of, split
 from treille.runtime.schema.number_exponents import any_exponent, exponents_among, scientific_zero
 from treille.runtime.schema.number_rows import DOT, NO_DIGIT, NOWHERE, Rows, Texts
 
 _ROOT, _WHOLE, _POINT, _BEHIND = range(4)
 _NOTHING: frozenset[int] = frozenset()
 _HERE = frozenset((0,))
+_MAX_ZEROS = 400  # written in a row where they may become a number that is too long to be written out
 
 
 @lru_cache(maxsize=1024)
@@ -28,9 +29,18 @@ class _Trie:
         self.children: list[dict[int, int]] = [{}]
         self.goals: list[frozenset[int]] = [_NOTHING]
         self.kinds = [_ROOT]
+        self.last_zeros: set[int] = set()
 
     def add(self, path: Iterable[int], goal: int) -> None:
         """A path; several goals of one path come together."""
+        node = self._node(path)
+        self.goals[node] = self.goals[node] | {goal} if self.goals[node] else _alone(goal)
+
+    def end_zeros(self, path: Iterable[int]) -> None:
+        """No zero comes behind a path."""
+        self.last_zeros.add(self._node(path))
+
+    def _node(self, path: Iterable[int]) -> int:
         node = 0
         for symbol in path:
             child = self.children[node].get(symbol)
@@ -42,7 +52,7 @@ class _Trie:
                 kind = max(self.kinds[node], _WHOLE)
                 self.kinds.append(_POINT if symbol == DOT else _BEHIND if kind == _POINT else kind)
             node = child
-        self.goals[node] = self.goals[node] | {goal} if self.goals[node] else _alone(goal)
+        return node
 
     def spread(self) -> None:
         """What ends at a node ends at the zeros behind it, too."""
@@ -53,9 +63,13 @@ class _Trie:
                         self.goals[children[symbol]] |= self.goals[node]
 
 
-def plain_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
-    """Plain texts of the numbers that are among `values`, or of all others; none is below 0."""
+def plain_points(values: Iterable[Fraction], far: Iterable[Far] = (), *, inside: bool) -> Texts:
+    """Plain texts of the numbers that are among `values`, or of all others; none is below 0. Of all others
+    but those of `far`, and but those that have over `_MAX_ZEROS` zeros where one of these would have more."""
     trie = _Trie()
+    for one in far:
+        large = one.exponent > 0
+        trie.end_zeros([*(one.digits if large else (0, DOT)), *([0] * _MAX_ZEROS)])
     for value in values:
         whole, behind = split(value)
         trie.add([*whole, DOT, *behind] if behind else whole, 0)
@@ -78,15 +92,20 @@ def plain_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
         elif kind == _WHOLE:
             digits = NO_DIGIT if node == zero_node else _digits(whole_other, whole_other, children, first)
             dot = children[DOT] + first if DOT in children else points[goal]
+            if node in trie.last_zeros:
+                digits[0] = NOWHERE
             rows.add(digits, dot=dot, accepting=bool(goal) == inside)
         else:
             digits = _digits(zeros[goal], behind_other, children, first)
+            if node in trie.last_zeros:
+                digits[0] = NOWHERE
             rows.add(digits, accepting=kind != _POINT and bool(goal) == inside)
     return rows.texts()
 
 
-def scientific_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
-    """Scientific texts of the numbers that are among `values`, or of all others; none is below 0."""
+def scientific_points(values: Iterable[Fraction], far: Iterable[Far] = (), *, inside: bool) -> Texts:
+    """Scientific texts of the numbers that are among `values`, or of all others, but those of `far`; none is
+    below 0."""
     trie = _Trie()
     zero = not inside
     for value in values:
@@ -95,6 +114,9 @@ def scientific_points(values: Iterable[Fraction], *, inside: bool) -> Texts:
             continue
         (digit, *others), exponent = mantissa_of(value)
         trie.add([digit, DOT, *others] if others else [digit], exponent)
+    for one in far:
+        digit, *others = one.digits
+        trie.add([digit, DOT, *others] if others else [digit], one.scientific_exponent)
     trie.spread()
     rows = Rows()
     other_exponent = NOWHERE if inside else any_exponent(rows)

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from treille.runtime.grammar.automaton import Flags, Table
-from treille.runtime.schema.decimals import writable
+from treille.runtime.schema.decimals import Far, writable
 from treille.runtime.schema.number_bounds import plain_bound, scientific_bound
 from treille.runtime.schema.number_exponents import Wanted, any_exponent
 from treille.runtime.schema.number_multiples import check_states, plain_multiples, scientific_multiples
@@ -122,10 +122,12 @@ def _texts_of(shape: Numbers) -> tuple[Texts, Texts]:
     below = _within(_negated(high), _negated(low), low_open=high_open, high_open=low_open)
     above_excluded = frozenset(value for value in shape.excluded if value >= 0)
     below_excluded = frozenset(-value for value in shape.excluded if value <= 0)
-    one = _every([above, *_without(above_excluded), *steps])
-    if above is below and above_excluded == below_excluded:
+    above_far = frozenset(value for value in shape.far if not value.negative)
+    below_far = frozenset(abs(value) for value in shape.far if value.negative)
+    one = _every([above, *_without(above_excluded, above_far), *steps])
+    if above is below and above_excluded == below_excluded and above_far == below_far:
         return one, one
-    return one, _every([below, *_without(below_excluded), *steps])
+    return one, _every([below, *_without(below_excluded, below_far), *steps])
 
 
 def _steps(shape: Numbers) -> list[Texts]:
@@ -168,11 +170,13 @@ def _only(*, zero: bool) -> Texts:
     return minimal(rows.texts())
 
 
-def _without(excluded: frozenset[Fraction]) -> list[Texts]:
+def _without(excluded: frozenset[Fraction], far: frozenset[Far]) -> list[Texts]:
     """What exclusions ask for."""
-    if not excluded:
+    if not excluded and not far:
         return []
-    return [_sign(zero=False, more=True) if excluded == {0} else _points(excluded, inside=False)]
+    if excluded == {0} and not far:
+        return [_sign(zero=False, more=True)]
+    return [_points(excluded, far, inside=False)]
 
 
 def _every(conditions: list[Texts]) -> Texts:
@@ -231,8 +235,9 @@ def _bound(value: Fraction, wanted: Wanted) -> Texts:
 
 
 @lru_cache(maxsize=256)
-def _points(values: frozenset[Fraction], *, inside: bool) -> Texts:
-    return minimal(either(plain_points(values, inside=inside), scientific_points(values, inside=inside)))
+def _points(values: frozenset[Fraction], far: frozenset[Far] = frozenset(), *, inside: bool) -> Texts:
+    plain, scientific = (make(values, far, inside=inside) for make in (plain_points, scientific_points))
+    return minimal(either(plain, scientific))
 
 
 @lru_cache(maxsize=64)

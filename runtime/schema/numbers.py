@@ -15,6 +15,7 @@ from fractions import Fraction
 from itertools import islice
 
 from treille.runtime.schema.decimals import (
+    Far,
     ceil_div,
     common_multiple,
     compare,
@@ -45,7 +46,8 @@ class Numbers:
     which are above 0, and of none of `not_multiples` (0 is a multiple of everything). Not one of `excluded`.
     `whole`: only integers, and spelled as such, like 1 and -0 (True); spelled with a point or an exponent,
     like 1.0, 1e2 and 1.5 (False); or both (None). That apart, a number is in it however it is spelled, and
-    numbers that are equal are one. `place`: the pointer of the `multipleOf` that asks for the longest of the
+    numbers that are equal are one. Not one of `far` either; what a complement would have of these is left
+    out. `place`: the pointer of the `multipleOf` that asks for the longest of the
     multiples, for refusals.
     """
 
@@ -57,6 +59,7 @@ class Numbers:
     multiples: frozenset[Fraction] = frozenset()
     not_multiples: frozenset[Fraction] = frozenset()
     excluded: frozenset[Fraction] = frozenset()
+    far: frozenset[Far] = frozenset()
     whole: bool | None = None
     place: str = field(default="#", compare=False)
 
@@ -82,6 +85,7 @@ class Numbers:
             multiples=multiples,
             not_multiples=self.not_multiples | other.not_multiples,
             excluded=self.excluded | other.excluded,
+            far=self.far | other.far,
             whole=None if integer is False else whole,
             place=other.place if other._longest() > self._longest() else self.place,
         )
@@ -123,9 +127,13 @@ class Numbers:
         if isinstance(value, Decimal):
             if not value.is_finite():
                 return False
+            if self.far and Far.of(value) in self.far:
+                return False
             if not -_SCAN < value.adjusted() < _SCAN and value:
                 return self._contains_extreme(value)
         number = Fraction(value)
+        if self.far and number.denominator == 1 and Far.of(Decimal(number.numerator)) in self.far:
+            return False
         if self.low is not None and compare(number, self.low) < self.low_open:
             return False
         if self.high is not None and compare(self.high, number) < self.high_open:

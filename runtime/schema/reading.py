@@ -9,10 +9,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
+from treille.runtime.schema.decimals import MAX_DIGITS, number_of_text
 from treille.runtime.schema.nodes import Node
 
 MAX_DEPTH = 256
-MAX_DIGITS = 4000  # of a number: before the point, and after it
 _MAX_VALUES = 10_000_000
 _MAX_BITS = math.floor(MAX_DIGITS * math.log2(10))
 _PLAIN = frozenset((str, bool, type(None)))
@@ -38,6 +38,11 @@ def read_text(text: str | bytes) -> Any:
         raise InvalidConstraint(
             f"a number of the schema has over {MAX_DIGITS} digits", field="schema"
         ) from None
+
+
+def read_item(text: bytes) -> Any:
+    """The value of a text that is known to be JSON, numbers as `number_of_text` has them; at any length."""
+    return json.loads(text, parse_int=number_of_text, parse_float=number_of_text)
 
 
 def _no_number(name: str) -> NoReturn:

@@ -30,8 +30,9 @@ class _Same:
 def objects_unlike(
     values: Sequence[Mapping[str, object]], constant: Constant, none_of: NoneOf
 ) -> Iterator[ObjectShape]:
-    """The objects that are none of these. `constant`: the set of a value alone; `none_of`: the set of all
-    but some values."""
+    """The objects that are none of these. `constant`: the set of a value alone, `NOTHING` where it cannot be
+    written (what has such a part like one of these is left out); `none_of`: the set of all but some values.
+    """
     waiting = [_Same(_different(values), {})]
     while waiting:
         here = waiting.pop()
@@ -54,7 +55,9 @@ def objects_unlike(
         if lacking:
             waiting.append(_Same(tuple(lacking), {**here.keys, name: NOTHING}))
         for group in groups.values():
-            waiting.append(_Same(tuple(group), {**here.keys, name: constant(group[0][name])}))
+            same = constant(group[0][name])
+            if same != NOTHING:
+                waiting.append(_Same(tuple(group), {**here.keys, name: same}))
 
 
 def _different(values: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
@@ -97,5 +100,7 @@ def arrays_unlike(
             items = [group[0][len(prefix)] for group in groups.values()]
             yield ArrayShape((*prefix, none_of(items)), low=size, high=size)
             for item, group in zip(items, groups.values(), strict=True):
-                waiting.append((group, (*prefix, constant(item))))
+                same_item = constant(item)
+                if same_item != NOTHING:
+                    waiting.append((group, (*prefix, same_item)))
     yield ArrayShape(low=low)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from treille.runtime.schema.decimals import Far
+
 _PLAIN = 400
 """Digits up to which an integer stands for itself; longer numbers may be as long as 1e1000000."""
 
@@ -54,7 +56,7 @@ def kind_of(value: object) -> int:
         return BOOLEAN
     if isinstance(value, str):
         return STRING
-    if isinstance(value, (int, float, Decimal)):
+    if isinstance(value, (int, float, Decimal, Far)):
         return INTEGER if isinstance(canonical(value), int) or _is_long_integer(value) else FRACTION
     if isinstance(value, Mapping):
         return OBJECT
@@ -101,13 +103,15 @@ def spellable(texts: Collection[str]) -> frozenset[str]:
 
 
 def is_spellable(value: object) -> bool:
-    """Whether there is no lone surrogate anywhere in a JSON value."""
+    """Whether there is neither a lone surrogate nor a `Far` number anywhere in a JSON value."""
     waiting = [value]
     while waiting:
         here = waiting.pop()
         if isinstance(here, str):
             if _SURROGATE.search(here):
                 return False
+        elif isinstance(here, Far):
+            return False
         elif isinstance(here, Mapping):
             waiting.extend(here)
             waiting.extend(here.values())
@@ -125,6 +129,8 @@ def _scalar(value: object) -> Hashable:
         return value
     if isinstance(value, (int, float, Decimal)):
         return _number(Decimal(to_exact(value)))
+    if isinstance(value, Far):
+        return (".", int(value.negative), value.digits, value.exponent)
     raise TypeError(f"not a JSON value: {type(value).__name__}")
 
 
@@ -146,7 +152,7 @@ def _number(value: Decimal) -> Hashable:
     return (".", sign, digits[:size], exponent)
 
 
-def _is_long_integer(value: int | float | Decimal) -> bool:
+def _is_long_integer(value: int | float | Decimal | Far) -> bool:
     form = canonical(value)
     return isinstance(form, tuple) and isinstance(form[3], int) and form[3] >= 0
 

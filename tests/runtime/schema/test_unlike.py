@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from benchmarks.suite_cases import takes
-from treille.runtime.errors import GrammarError, UnsupportedConstraint
+from treille.runtime.errors import GrammarError
 from treille.runtime.grammar import Vocabulary
 from treille.runtime.schema.accepts import accepts
 from treille.runtime.schema.compile import compile_json_schema
@@ -96,14 +96,3 @@ def test_items_leave_to_later_ones_what_these_need(
         with pytest.raises(GrammarError):
             for byte in text.encode():
                 matcher.accept(byte)
-
-
-@pytest.mark.parametrize(
-    "item",
-    ["1e99999999999999999999", "-2e-99999999999999999999", "1" * 5000, "0e99999999999999999999", "1e5000"],
-)
-def test_numbers_past_all_limits_among_unique_items(byte_vocab: Vocabulary, item: str) -> None:
-    grammar = compile_json_schema({"type": "array", "uniqueItems": True}, byte_vocab)
-    for text in (f"[{item},", f"[[{item}],"):
-        with pytest.raises(UnsupportedConstraint, match="4000 digits"):
-            takes(grammar, text.encode())
