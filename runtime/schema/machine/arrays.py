@@ -176,12 +176,12 @@ def is_unique(machine: Machine, frame: int) -> bool:  # pragma: no cover
 
 
 @inner
-def with_items(machine: Machine, frame: int, seen: int, mark: int) -> int:  # pragma: no cover
+def with_items(machine: Machine, frame: int, seen: int, mark: int, first: int) -> int:  # pragma: no cover
     """The frame of an array with unique items: `seen` tells which there are (0: none), `mark` where the
-    captured text of the one to come begins."""
+    captured text of the one to come begins; `first`: 1 if nothing was captured before."""
     row = nodes_of(machine)[frame]
     template, count, counts = row[A_COLUMN], row[LOW_COLUMN], row[HIGH_COLUMN]
-    items = row_of(machine, ITEMS, seen, NONE, mark, NONE)
+    items = row_of(machine, ITEMS, seen, NONE, mark, first)
     return row_of(machine, ARRAY, template, items, count, counts)
 
 
@@ -193,9 +193,9 @@ def seen_items(machine: Machine, frame: int) -> int:  # pragma: no cover
 
 
 @inner
-def mark_of(machine: Machine, frame: int) -> int:  # pragma: no cover
-    """Where the captured text of the item that is being read begins."""
-    return int64(nodes_of(machine)[nodes_of(machine)[frame, B_COLUMN], LOW_COLUMN])
+def captures_first(machine: Machine, frame: int) -> bool:  # pragma: no cover
+    """Whether nothing was captured before the item that is being read, so that nothing is behind it."""
+    return nodes_of(machine)[nodes_of(machine)[frame, B_COLUMN], HIGH_COLUMN] != 0
 
 
 @inner

@@ -109,15 +109,15 @@ def after_value(machine: Machine, stack: int, captured: int) -> tuple[int, int]:
     frame = top(machine, stack)
     if frame == NONE or nodes_of(machine)[frame, 0] != ARRAY or not arrays.is_unique(machine, frame):
         return int64(stack), int64(captured)
-    mark = arrays.mark_of(machine, frame)
+    is_over = arrays.captures_first(machine, frame)
     seen = int64(UNKNOWN)
     if captured != UNKNOWN:
         seen = recall(machine, frame, captured)
         if seen < 0:
             ask_python(machine, ASK_ITEM, frame, captured)
             return int64(stack), int64(captured)
-    frame = arrays.with_items(machine, frame, seen, EMPTY_TEXT)
-    return replaced(machine, stack, frame), int64(NONE if mark == EMPTY_TEXT else captured)
+    frame = arrays.with_items(machine, frame, seen, EMPTY_TEXT, NONE)
+    return replaced(machine, stack, frame), int64(NONE if is_over else captured)
 
 
 @inner

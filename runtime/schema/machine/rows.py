@@ -45,12 +45,14 @@ MORE = fixed(15)  # of an object: other keys seen a (a list of texts), marks b
 ARRAY = fixed(16)  # an open array: template a, uniqueness b, num_items low, counts of marks high
 ITEMS = fixed(
     17
-)  # of an array with unique items: row a of `tables` says which were seen; low: where the item's text began
+)  # of an array with unique items: row a of `tables` says which were seen; low: where the item's text began;
+# high: 1 if nothing was captured before it
 LIST = fixed(18)  # a, and then the list b
 BYTE = fixed(19)  # a text: byte a and then the text b (captured texts run backwards)
 STATE = fixed(20)  # the key of a state: list a
 WORDS = fixed(21)  # bits a, and then the list b
 JOINED = fixed(22)  # instead of a stack, several: stack a, and the others in the list b
+LIKENESS = fixed(23)  # of configurations that are joined: place a, frame b, captured text low, escape high
 
 # Columns of a row (see `Store.nodes`).
 A_COLUMN, B_COLUMN, LOW_COLUMN, HIGH_COLUMN = 1, 2, 3, 4
@@ -81,7 +83,8 @@ VALUE_COLUMNS = 6
     H_WHOLE,
     H_ESCAPED,  # which characters escapes may stand for: how many ranges, and their first and last
     H_CODED,  # and those with digits
-) = range(14)
+    H_CAPTURED,  # the text that the state which is gone on from captures, `NONE` if it does not
+) = range(15)
 H_FIXED = 16  # fixed white space: indent, and offsets in `literals` of what follows a comma and a colon
 HEAD = 32
 

@@ -32,7 +32,7 @@ from treille.runtime.grammar.store import (
     int64,
 )
 from treille.runtime.schema.machine import gaps
-from treille.runtime.schema.machine.joining import joined
+from treille.runtime.schema.machine.joining import joined, without_marks
 from treille.runtime.schema.machine.languages import text_widened
 from treille.runtime.schema.machine.memory import (
     Machine,
@@ -51,7 +51,6 @@ from treille.runtime.schema.machine.memory import (
 )
 from treille.runtime.schema.machine.rows import (
     A_COLUMN,
-    ARRAY,
     B_COLUMN,
     COLON_AT,
     CONFIG,
@@ -59,10 +58,10 @@ from treille.runtime.schema.machine.rows import (
     ENDED,
     EXTRA,
     FOLLOWED,
+    H_CAPTURED,
     H_GAPS,
     H_SUSPECT,
     HIGH_COLUMN,
-    ITEMS,
     KEY_AT,
     LIST,
     LITERAL_AT,
@@ -73,7 +72,6 @@ from treille.runtime.schema.machine.rows import (
     NUMBER_AT,
     OBJECT,
     OPENED,
-    PUSHED,
     REGION_AT,
     STATE,
     SUSPECT,
@@ -281,6 +279,18 @@ def _is_free(machine: Machine, config: int) -> bool:  # pragma: no cover
 
 
 @inner
+def _captured_in(machine: Machine, state: int) -> int:  # pragma: no cover
+    """The text that configurations of a state capture, `NONE` if none does."""
+    nodes = nodes_of(machine)
+    node = states_of(machine)[state, NODE]
+    while node != NONE:
+        if nodes[nodes[node, A_COLUMN], LOW_COLUMN] > NONE:
+            return int64(nodes[nodes[node, A_COLUMN], LOW_COLUMN])
+        node = nodes[node, B_COLUMN]
+    return int64(NONE)
+
+
+@inner
 def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no cover
     """The state after one more byte, `NOWHERE` or `SUSPECT`; noted in the state's row, if there was no
     trouble."""
@@ -290,6 +300,7 @@ def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no co
     out = configs_of(machine)
     out[0] = 0
     tables_of(machine)[H_SUSPECT] = 0
+    tables_of(machine)[H_CAPTURED] = _captured_in(machine, state)
     node = int64(states_of(machine)[state, NODE])
     while node != NONE:
         go_on(machine, out, int64(nodes_of(machine)[node, A_COLUMN]), byte)
@@ -305,44 +316,6 @@ def after_byte(machine: Machine, state: int, byte: int) -> int:  # pragma: no co
             return int64(NOWHERE)
     rows_of(machine)[state, byte] = following
     return following
-
-
-@inner
-def _simpler_stack(machine: Machine, stack: int) -> int:  # pragma: no cover
-    """The stack without the places where captured texts begin: they are left out. There are none in joined
-    stacks, nor below them."""
-    nodes = nodes_of(machine)
-    depth = 0
-    node = stack
-    changed = False
-    while node != NONE and nodes[node, 0] == PUSHED:
-        frame = nodes[node, A_COLUMN]
-        if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:
-            changed = changed or nodes[nodes[frame, B_COLUMN], LOW_COLUMN] > EMPTY_TEXT
-        node = nodes[node, B_COLUMN]
-        depth += 1
-    if not changed:
-        return int64(stack)
-    frames = np.empty(depth, np.int64)
-    node = stack
-    for index in range(depth):
-        frames[index] = nodes[node, A_COLUMN]
-        node = nodes[node, B_COLUMN]
-    result = int64(node)
-    for index in range(depth - 1, -1, -1):
-        frame = frames[index]
-        if nodes[frame, 0] == ARRAY and nodes[frame, B_COLUMN] != NONE:
-            items = nodes[frame, B_COLUMN]
-            if nodes[items, LOW_COLUMN] > EMPTY_TEXT:
-                items = row_of(machine, ITEMS, int64(nodes[items, A_COLUMN]), NONE, UNKNOWN, NONE)
-                template, count, counts = (
-                    nodes[frame, A_COLUMN],
-                    nodes[frame, LOW_COLUMN],
-                    nodes[frame, HIGH_COLUMN],
-                )
-                frame = row_of(machine, ARRAY, template, items, count, counts)
-        result = row_of(machine, PUSHED, frame, result, NONE, NONE)
-    return result
 
 
 @inner
@@ -400,7 +373,7 @@ def simpler(machine: Machine, state: int, count_too: int) -> int:  # pragma: no 
         if captured != NONE:
             captured = UNKNOWN
             place = _without_mark(machine, place)
-            stack = _simpler_stack(machine, stack)
+            stack = without_marks(machine, stack)
         configs[index] = row_of(machine, CONFIG, place, stack, captured, escape)
         same = same and configs[index] == config
         node = int64(nodes[node, B_COLUMN])

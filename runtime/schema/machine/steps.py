@@ -39,6 +39,7 @@ from treille.runtime.schema.machine.rows import (
     EMPTY_TEXT,
     ENDED,
     FOLLOWED,
+    H_CAPTURED,
     H_GAPS,
     H_SUSPECT,
     HIGH_COLUMN,
@@ -94,12 +95,14 @@ def _begin_item(
         if following < 0:
             continue
         begun = int64(captured)
+        if is_unique and captured == NONE:
+            # What others capture is captured with them, so that all have the same text and can be joined.
+            begun = int64(tables_of(machine)[H_CAPTURED])
         if byte == _COMMA:
             begun = extended(machine, begun, byte)
         if is_unique:
-            mark = int64(EMPTY_TEXT if begun == NONE else begun)
-            following = arrays.with_items(machine, following, seen, mark)
-            begun = mark
+            begun = int64(EMPTY_TEXT if begun == NONE else begun)
+            following = arrays.with_items(machine, following, seen, begun, int64(captured == NONE))
         above = replaced(machine, stack, following)
         if byte == _COMMA:
             place = row_of(machine, VALUE_AT, value, gaps.AFTER_COMMA * gaps.PLACES, NONE, NONE)

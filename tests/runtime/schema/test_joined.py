@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from benchmarks.suite_cases import takes
 from treille.runtime.errors import ConstraintError, GrammarError
 from treille.runtime.grammar import Vocabulary
 from treille.runtime.schema import arena as json_arena
@@ -114,6 +115,61 @@ def test_masks_where_what_must_differ_is_within_what_is_joined() -> None:
         matcher.fill_mask(row)
         for token in range(256, len(vocab.tokens)):
             assert bool(row[token // 32] >> (token % 32) & 1) == matcher.allows(token), vocab.tokens[token]
+
+
+# An array of more than two differs in all of its items, and so on down.
+UNIQUE_IF_LONG = {
+    "anyOf": [
+        {"enum": [0, 1]},
+        {"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+        {"type": "array", "items": {"$ref": "#"}, "uniqueItems": True},
+    ]
+}
+
+
+def some_arrays(rng: random.Random, depth: int) -> Any:
+    """Arrays within arrays: one goes deep, and what stands beside it is shallow."""
+    value: Any = rng.randrange(2)
+    for _ in range(depth):
+        beside = rng.choice(
+            ([], [0], [[0]], [value], [1, [0]], [[], [1], 0], [0, 0], [[1, 1, 1]], [value, 0])
+        )
+        value = [*beside, value] if rng.random() < 0.5 else [value, *beside]
+    return value
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_array_may_have_to_differ_or_not_at_any_depth(byte_vocab: Vocabulary, seed: int) -> None:
+    rng = random.Random(seed)
+    grammar = compile_json_schema(UNIQUE_IF_LONG, byte_vocab)
+    oracle = jsonschema.Draft202012Validator(UNIQUE_IF_LONG)
+    for depth in (1, 2, 3, 4, rng.randrange(5, 9)):
+        value = some_arrays(rng, depth)
+        assert takes(grammar, json.dumps(value).encode()) == oracle.is_valid(value), value
+
+
+def test_what_may_have_to_differ_at_any_depth_may_be_deep(byte_vocab: Vocabulary) -> None:
+    """Two things at each of 40 depths: all of these are not 2**40 configurations."""
+    grammar = compile_json_schema(UNIQUE_IF_LONG, byte_vocab, whitespace="compact")
+    opened, closed = b"[" * 40, b"]" * 39
+    for last in (b"1,1]", b"0,[],1]"):
+        assert takes(grammar, opened + last + closed)
+        assert takes(grammar, opened + last + b",[],1]" + closed[1:])
+    assert not takes(grammar, opened + b"0,1,0]" + closed)
+    assert not takes(grammar, opened + b"0,1],[1],[0,1.0]]" + closed[1:])
+
+
+def test_masks_where_each_array_may_have_to_differ_or_not() -> None:
+    more = [b"]]", b"]],", b",1]", b"1]", b"1,1]", b"0],[", b"],[0", b"],[1]]", b"[1,0],1]", b"]],1]]"]
+    vocab = Vocabulary([*(bytes([byte]) for byte in range(256)), None, *more], eos_ids=[256])
+    matcher = compile_json_schema(UNIQUE_IF_LONG, vocab, whitespace="compact").matcher()
+    row = np.zeros(vocab.num_words, np.uint32)
+    for byte in b"[[[[1,0],[1],[0,0]],[1],[[0,1]],[0]],[0,1],[[1]]]":
+        matcher.fill_mask(row)
+        for token in range(256, len(vocab.tokens)):
+            assert bool(row[token // 32] >> (token % 32) & 1) == matcher.allows(token), vocab.tokens[token]
+        matcher.accept(byte)
+    assert matcher.can_stop()
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 7, 9, 11, 13])
