@@ -75,7 +75,7 @@ class Members:
             return []
         plan = ObjectPlan(
             names,
-            frozenset(shape.names),
+            frozenset(shape.names) - shape.unordered,
             tuple((strings, ((value, 0),)) for strings, value in regions),
             frozenset(required),
             shape.low,

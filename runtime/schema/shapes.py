@@ -76,7 +76,7 @@ UNSEEN = Seen()
 class ObjectShape:
     """Objects: keys in `names` have a value of that set (`NOTHING`: are not there), and for others `rules`
     hold. All keys are in each of the unions of `domain`. `dependent`: keys, and those that must be there
-    with them."""
+    with them. `unordered`: those of `names` that no schema declares."""
 
     names: Mapping[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
@@ -87,6 +87,7 @@ class ObjectShape:
     exists: tuple[Exists, ...] = ()
     dependent: tuple[tuple[str, frozenset[str]], ...] = ()
     seen: Seen = UNSEEN
+    unordered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +383,7 @@ class Shapes:
             exists,
             _merged(one.dependent, other.dependent),
             one.seen.with_more(other.seen),
+            _undeclared(one, other) | _undeclared(other, one),
         )
 
     def _is_met(self, part: Exists, required: frozenset[str], names: Mapping[str, int]) -> bool:
@@ -443,3 +445,8 @@ def _merged(one: tuple[_Part, ...], other: tuple[_Part, ...]) -> tuple[_Part, ..
     if not other or one == other:
         return one
     return (*one, *(part for part in other if part not in one))
+
+
+def _undeclared(one: ObjectShape, other: ObjectShape) -> frozenset[str]:
+    """Keys that no schema of one shape declares, nor one of the other."""
+    return frozenset(name for name in one.unordered if name in other.unordered or name not in other.names)

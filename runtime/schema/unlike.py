@@ -40,7 +40,7 @@ def objects_unlike(
         name = _telling_key(here)
         if name is None:
             more = Exists((Strings(excluded=frozenset(here.keys)),), EVERYTHING)
-            yield ObjectShape(here.keys, required=required, exists=(more,))
+            yield ObjectShape(here.keys, required=required, exists=(more,), unordered=frozenset(here.keys))
             continue
         groups: dict[Hashable, list[Mapping[str, object]]] = {}
         lacking = []
@@ -51,7 +51,8 @@ def objects_unlike(
                 lacking.append(one)
         others = none_of([group[0][name] for group in groups.values()])
         needed = required | {name} if lacking else required
-        yield ObjectShape({**here.keys, name: others}, required=needed)
+        names = {**here.keys, name: others}
+        yield ObjectShape(names, required=needed, unordered=frozenset(names))
         if lacking:
             waiting.append(_Same(tuple(lacking), {**here.keys, name: NOTHING}))
         for group in groups.values():

@@ -96,3 +96,21 @@ def test_items_leave_to_later_ones_what_these_need(
         with pytest.raises(GrammarError):
             for byte in text.encode():
                 matcher.accept(byte)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            '[{"z":1,"k":[]},{"z":2,"b":"","k":[]}]',
+            True,
+        ),  # keys that only an earlier item has are in no order
+        ('[{"z":1,"a":1},{"z":1,"a":2,"m":1}]', True),
+        ('[{"z":1,"a":1},{"a":1},{"a":1,"z":3}]', False),
+        ('[{"z":1,"k":[]},{"k":[],"z":2}]', False),
+    ],
+)
+def test_values_that_are_ruled_out_declare_no_keys(byte_vocab: Vocabulary, text: str, wanted: bool) -> None:
+    schema = {"type": "array", "uniqueItems": True, "items": {"properties": {"z": {}, "a": {}}}}
+    grammar = compile_json_schema(schema, byte_vocab, property_order="schema")
+    assert takes(grammar, text.encode()) == wanted
