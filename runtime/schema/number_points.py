@@ -11,13 +11,14 @@ from treille.runtime.schema.number_exponents import any_exponent, exponents_amon
 from treille.runtime.schema.number_rows import DOT, NO_DIGIT, NOWHERE, Rows, Texts
 
 _ROOT, _WHOLE, _POINT, _BEHIND = range(4)
-_NOTHING: frozenset[int] = frozenset()
-_HERE = frozenset((0,))
+_PLAIN, _ANY = "plain", "any"
+Goal = frozenset[int | str]
+_NOTHING: Goal = frozenset()
 _MAX_ZEROS = 400  # written in a row where they may become a number that is too long to be written out
 
 
 @lru_cache(maxsize=1024)
-def _alone(goal: int) -> frozenset[int]:
+def _alone(goal: int | str) -> Goal:
     """One goal; equal ones are shared."""
     return frozenset((goal,))
 
@@ -27,11 +28,11 @@ class _Trie:
 
     def __init__(self) -> None:
         self.children: list[dict[int, int]] = [{}]
-        self.goals: list[frozenset[int]] = [_NOTHING]
+        self.goals: list[Goal] = [_NOTHING]
         self.kinds = [_ROOT]
         self.last_zeros: set[int] = set()
 
-    def add(self, path: Iterable[int], goal: int) -> None:
+    def add(self, path: Iterable[int], goal: int | str) -> None:
         """A path; several goals of one path come together."""
         node = self._node(path)
         self.goals[node] = self.goals[node] | {goal} if self.goals[node] else _alone(goal)
@@ -63,54 +64,97 @@ class _Trie:
                         self.goals[children[symbol]] |= self.goals[node]
 
 
-def plain_points(values: Iterable[Fraction], far: Iterable[Far] = (), *, inside: bool) -> Texts:
-    """Plain texts of the numbers that are among `values`, or of all others; none is below 0. Of all others
-    but those of `far`, and but those that have over `_MAX_ZEROS` zeros where one of these would have more."""
+def texts_of_points(values: Iterable[Fraction]) -> Texts:
+    """Plain and scientific texts of some numbers; none is below 0. What is wanted behind a path of digits:
+    its end (`_PLAIN`), an `e` and one of some exponents, or any (`_ANY`)."""
+    trie = _Trie()
+    for value in values:
+        whole, behind = split(value)
+        trie.add([*whole, DOT, *behind] if behind else whole, _PLAIN)
+        if value:
+            (digit, *others), exponent = mantissa_of(value)
+            trie.add([digit, DOT, *others] if others else [digit], exponent)
+        else:
+            trie.add(whole, _ANY)
+    trie.spread()
+    rows = Rows()
+    after = {goal: _exponents(rows, goal, inside=True) for goal in set(trie.goals)}
+    zeros = {
+        goal: rows.add([rows.following, *NO_DIGIT[1:]], exponent=state, accepting=_PLAIN in goal)
+        for goal, state in after.items()
+        if goal
+    }
+    points = {goal: rows.add([state, *NO_DIGIT[1:]]) for goal, state in zeros.items()}
+    first = rows.following - 1
+    for node, children in enumerate(trie.children):
+        kind, goal = trie.kinds[node], trie.goals[node]
+        if kind == _ROOT:
+            rows.start(_digits(NOWHERE, NOWHERE, children, first))
+            continue
+        dot = NOWHERE
+        if kind == _WHOLE:
+            dot = children[DOT] + first if DOT in children else points.get(goal, NOWHERE)
+        zero = zeros.get(goal, NOWHERE) if kind != _WHOLE else NOWHERE
+        digits = _digits(zero, NOWHERE, children, first)
+        if kind == _POINT:
+            rows.add(digits)
+        else:
+            rows.add(digits, dot=dot, exponent=after[goal], accepting=_PLAIN in goal)
+    return rows.texts()
+
+
+def _exponents(rows: Rows, goal: Goal, *, inside: bool) -> int:
+    """The state before the exponents of a goal, or before all others."""
+    if _ANY in goal:
+        return any_exponent(rows)
+    return exponents_among(rows, frozenset(one for one in goal if isinstance(one, int)), inside=inside)
+
+
+def plain_others(values: Iterable[Fraction], far: Iterable[Far]) -> Texts:
+    """Plain texts of all numbers but `values` and `far`, none below 0; but for those that have over
+    `_MAX_ZEROS` zeros where one of `far` would have more."""
     trie = _Trie()
     for one in far:
         large = one.exponent > 0
         trie.end_zeros([*(one.digits if large else (0, DOT)), *([0] * _MAX_ZEROS)])
     for value in values:
         whole, behind = split(value)
-        trie.add([*whole, DOT, *behind] if behind else whole, 0)
+        trie.add([*whole, DOT, *behind] if behind else whole, _PLAIN)
     trie.spread()
     rows = Rows()
-    behind_other = NOWHERE if inside else rows.loop(accepting=True)
+    behind_other = rows.loop(accepting=True)
     point_other = rows.add([behind_other] * 10)
-    whole_other = NOWHERE if inside else rows.loop(dot=point_other, accepting=True)
+    whole_other = rows.loop(dot=point_other, accepting=True)
     zeros = {
-        goal: rows.add([rows.following] + [behind_other] * 9, accepting=bool(goal) == inside)
-        for goal in (_NOTHING, _HERE)
+        goal: rows.add([rows.following] + [behind_other] * 9, accepting=not goal)
+        for goal in (_NOTHING, _alone(_PLAIN))
     }
     points = {goal: rows.add([zeros[goal]] + [behind_other] * 9) for goal in zeros}
-    zero = rows.add(NO_DIGIT, dot=points[_NOTHING], accepting=not inside)
+    zero = rows.add(NO_DIGIT, dot=points[_NOTHING], accepting=True)
     first, zero_node = rows.following - 1, trie.children[0].get(0)
     for node, children in enumerate(trie.children):
         kind, goal = trie.kinds[node], trie.goals[node]
         if kind == _ROOT:
             rows.start(_digits(zero, whole_other, children, first))
-        elif kind == _WHOLE:
+            continue
+        digits = _digits(zeros[goal], behind_other, children, first)
+        dot = NOWHERE
+        if kind == _WHOLE:
             digits = NO_DIGIT if node == zero_node else _digits(whole_other, whole_other, children, first)
             dot = children[DOT] + first if DOT in children else points[goal]
-            if node in trie.last_zeros:
-                digits[0] = NOWHERE
-            rows.add(digits, dot=dot, accepting=bool(goal) == inside)
-        else:
-            digits = _digits(zeros[goal], behind_other, children, first)
-            if node in trie.last_zeros:
-                digits[0] = NOWHERE
-            rows.add(digits, accepting=kind != _POINT and bool(goal) == inside)
+        if node in trie.last_zeros:
+            digits[0] = NOWHERE
+        rows.add(digits, dot=dot, accepting=kind != _POINT and not goal)
     return rows.texts()
 
 
-def scientific_points(values: Iterable[Fraction], far: Iterable[Far] = (), *, inside: bool) -> Texts:
-    """Scientific texts of the numbers that are among `values`, or of all others, but those of `far`; none is
-    below 0."""
+def scientific_others(values: Iterable[Fraction], far: Iterable[Far]) -> Texts:
+    """Scientific texts of all numbers but `values` and `far`; none is below 0."""
     trie = _Trie()
-    zero = not inside
+    zero = True
     for value in values:
         if not value:
-            zero = inside
+            zero = False
             continue
         (digit, *others), exponent = mantissa_of(value)
         trie.add([digit, DOT, *others] if others else [digit], exponent)
@@ -119,12 +163,10 @@ def scientific_points(values: Iterable[Fraction], far: Iterable[Far] = (), *, in
         trie.add([digit, DOT, *others] if others else [digit], one.scientific_exponent)
     trie.spread()
     rows = Rows()
-    other_exponent = NOWHERE if inside else any_exponent(rows)
-    behind_other = NOWHERE if inside else rows.loop(exponent=other_exponent)
-    first_other = NOWHERE
-    if not inside:
-        first_other = rows.add(NO_DIGIT, dot=rows.add([behind_other] * 10), exponent=other_exponent)
-    after = {goal: exponents_among(rows, goal, inside=inside) for goal in set(trie.goals)}
+    other_exponent = any_exponent(rows)
+    behind_other = rows.loop(exponent=other_exponent)
+    first_other = rows.add(NO_DIGIT, dot=rows.add([behind_other] * 10), exponent=other_exponent)
+    after = {goal: _exponents(rows, goal, inside=False) for goal in set(trie.goals)}
     zeros = {
         goal: rows.add([rows.following] + [behind_other] * 9, exponent=state) for goal, state in after.items()
     }

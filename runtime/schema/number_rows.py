@@ -123,7 +123,10 @@ def any_of(several: Sequence[Texts]) -> Texts:
 
 
 def signed(positive: Texts, negative: Texts) -> Texts:
-    """The texts of one as they are, and those of the other behind a minus sign; as a minimal automaton."""
+    """The texts of one as they are, and those of the other behind a minus sign; as a minimal automaton, if
+    both are."""
+    if negative.is_empty:
+        return Texts(positive.table.copy(), positive.accepting.copy())
     if positive is negative and not positive.is_empty:
         table = np.concatenate((positive.table[:1], positive.table))
         table = _moved(table, 1)

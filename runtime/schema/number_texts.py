@@ -20,11 +20,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from treille.runtime.grammar.automaton import Flags, Table
-from treille.runtime.schema.decimals import Far, writable
+from treille.runtime.schema.decimals import Far, mantissa_of, spelled, to_number, writable
 from treille.runtime.schema.number_bounds import plain_bound, scientific_bound
 from treille.runtime.schema.number_exponents import Wanted, any_exponent
 from treille.runtime.schema.number_multiples import check_states, plain_multiples, scientific_multiples
-from treille.runtime.schema.number_points import plain_points, scientific_points
+from treille.runtime.schema.number_points import plain_others, scientific_others, texts_of_points
 from treille.runtime.schema.number_rows import (
     NO_DIGIT,
     NO_TEXT,
@@ -78,7 +78,7 @@ class NumberDfa:
 
 def prepare_numbers() -> None:
     """Loads the compiled loops now, so that no schema waits for them: some 50 ms once they are compiled."""
-    number_dfa((Numbers(low=Fraction(1), multiples=frozenset((Fraction(7),))),))
+    number_dfa((Numbers(low=Fraction(-8), multiples=frozenset((Fraction(7),))),))
 
 
 @lru_cache(maxsize=512)
@@ -103,7 +103,7 @@ def number_dfa(shapes: tuple[Numbers, ...], style: str = "json") -> NumberDfa:
     for whole, few_of_it in points.items():
         for sign, texts_of_sign in ((1, positive), (-1, negative)):
             values = frozenset(sign * value for value in few_of_it if sign * value >= 0)
-            texts_of_sign.append(_every([_points(values, inside=True), *_spelled(whole=whole)]))
+            texts_of_sign.append(_every([_points(values), *_spelled(whole=whole)]))
     one, other = any_of(positive), any_of(negative)
     if style == "plain":
         one, other = _every([one, _only(zero=True)]), _every([other, _only(zero=False)])
@@ -176,7 +176,7 @@ def _without(excluded: frozenset[Fraction], far: frozenset[Far]) -> list[Texts]:
         return []
     if excluded == {0} and not far:
         return [_sign(zero=False, more=True)]
-    return [_points(excluded, far, inside=False)]
+    return [_other_points(excluded, far)]
 
 
 def _every(conditions: list[Texts]) -> Texts:
@@ -235,9 +235,42 @@ def _bound(value: Fraction, wanted: Wanted) -> Texts:
 
 
 @lru_cache(maxsize=256)
-def _points(values: frozenset[Fraction], far: frozenset[Far] = frozenset(), *, inside: bool) -> Texts:
-    plain, scientific = (make(values, far, inside=inside) for make in (plain_points, scientific_points))
-    return minimal(either(plain, scientific))
+def _points(values: frozenset[Fraction]) -> Texts:
+    if len(values) == 1 and 0 not in values:
+        return _point(*mantissa_of(*values))
+    return minimal(texts_of_points(values))
+
+
+def _point(digits: list[int], exponent: int) -> Texts:
+    """The texts of one number above 0: those of the number that has a 1 for each of its digits, with its
+    digits put in."""
+    texts, places = _point_of_ones(len(digits), exponent)
+    table = texts.table.copy()
+    for (state, following), digit in zip(places, [*digits, *digits], strict=True):
+        table[state, 1], table[state, digit] = NOWHERE, following
+    return Texts(table, texts.accepting)
+
+
+@lru_cache(maxsize=512)
+def _point_of_ones(num_digits: int, exponent: int) -> tuple[Texts, list[tuple[int, int]]]:
+    """The texts of 1.11 * 10**exponent, as many ones; and where each of these stands in the plain text, and
+    then in the scientific one: the state before it and that after it."""
+    value = Fraction((10**num_digits - 1) // 9) * Fraction(10) ** (exponent - num_digits + 1)
+    texts = minimal(texts_of_points((value,)))
+    places = []
+    for text in (spelled(to_number(value)), "1." + "1" * (num_digits - 1) if num_digits > 1 else "1"):
+        state = 0
+        for char in text:
+            following = int(texts.table[state, SYMBOLS.index(char)])
+            if char == "1":
+                places.append((state, following))
+            state = following
+    return texts, places
+
+
+@lru_cache(maxsize=256)
+def _other_points(values: frozenset[Fraction], far: frozenset[Far]) -> Texts:
+    return minimal(either(plain_others(values, far), scientific_others(values, far)))
 
 
 @lru_cache(maxsize=64)

@@ -39,7 +39,7 @@ from treille.runtime.schema.machine.rows import (
     V_WORDS,
     VALUE_COLUMNS,
 )
-from treille.runtime.schema.number_texts import NumberDfa, number_dfa
+from treille.runtime.schema.number_texts import number_dfa
 from treille.runtime.schema.numbers import Numbers
 from treille.runtime.schema.options import Layout, Options
 from treille.runtime.schema.possible_objects import fewest_marked
@@ -80,7 +80,7 @@ class Tables:
         self._values: Values = np.zeros((16, VALUE_COLUMNS), np.int64)
         self._number_of: dict[int, int] = {}  # by set, its row of `values`
         self._set_of: list[int] = []
-        self._automata: dict[tuple[Numbers, ...], tuple[NumberDfa, int]] = {}
+        self._automata: dict[tuple[Numbers, ...], int] = {}
         self._language_of: dict[Strings, int] = {}
         self._templates: dict[ArrayForm | int, int] = {}
         self._array_forms: dict[int, ArrayForm] = {}
@@ -193,8 +193,8 @@ class Tables:
             at = self._add([len(dfa.accepting)])
             self._add(dfa.table.ravel().astype(np.int64))
             self._add(dfa.accepting.astype(np.int64))
-            known = self._automata[numbers] = (dfa, at)
-        return known[1]
+            known = self._automata[numbers] = at
+        return known
 
     def _language(self, strings: Strings) -> int:
         """The number of the regular part of some strings."""

@@ -23,6 +23,8 @@ from oracles.number_sets import any_numbers, has_text, is_member, is_whole, numb
 from treille.runtime.errors import UnsupportedConstraint
 from treille.runtime.grammar.automaton import minimize
 from treille.runtime.schema.decimals import spelled, to_number
+from treille.runtime.schema.number_points import texts_of_points
+from treille.runtime.schema.number_rows import minimal
 from treille.runtime.schema.number_texts import SYMBOLS, NumberDfa, number_dfa
 from treille.runtime.schema.numbers import ANY_NUMBER, Numbers, point
 
@@ -397,6 +399,16 @@ def test_exactly_one_of_two_ranges() -> None:
     dfa = number_dfa(only)
     assert all(dfa.accepts(text) for text in ("11", "-1", "11.0", "1e2", "-5e0"))
     assert not any(dfa.accepts(text) for text in ("0", "5", "10", "1.5", "-0", "1e1", "-1.5", "5.0"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_point_by_itself_has_the_automaton_of_its_texts(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(150):
+        value = Fraction(rng.randrange(1, 10 ** rng.randrange(1, 9))) * Fraction(10) ** rng.randrange(-9, 9)
+        alone, texts = number_dfa((point(value),)), minimal(texts_of_points((value,)))
+        assert np.array_equal(alone.table, texts.table), value
+        assert np.array_equal(alone.accepting, texts.accepting), value
 
 
 def test_many_points() -> None:
