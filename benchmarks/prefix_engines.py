@@ -12,6 +12,7 @@ import asyncio
 import importlib.util
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -57,6 +58,8 @@ def treille(model: str, *, caching: bool) -> Ask:
 
 def vllm(model: str) -> Ask:
     """vLLM through its asynchronous engine."""
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(KV_GIB))
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # it does not start on two cores otherwise
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
