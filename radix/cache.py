@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treille.radix.audit import check_tree
+from treille.radix.edges import Edge, edges_below, first_edges, path_to
 from treille.radix.errors import OutOfPages, PageError, PinLimit
 from treille.radix.host import HostMemory, HostTier, Key
 from treille.radix.node import TOKEN_BYTES, Node, pack
@@ -281,6 +282,35 @@ class PrefixCache:
         count = self.num_evictable
         self._tree.evict(count)
         return count
+
+    def edges(self, *, namespace: Hashable = None) -> list[Edge]:
+        """What the tree holds of a namespace, what `restore` makes it from: most recently used first."""
+        root = self._tree.roots.get(namespace)
+        return [] if root is None else edges_below(root)
+
+    def restore(self, edges: Sequence[Edge], *, namespace: Hashable = None) -> dict[int, int]:
+        """Grow what another cache of the same page size had as `edges`, as far as there are free pages.
+
+        The first edges are kept where they do not all fit. Age is kept and ranks are not: nothing counts as
+        used. Returns, for each page taken, the page of `edges` whose content it must get before any other
+        call; on failure `flush`. With `enabled=False` takes none.
+        """
+        taken: dict[int, int] = {}
+        kept = first_edges(edges, self.num_free if self.enabled else 0, self.page_size)
+        for place in reversed(range(len(kept))):  # what was used last is released last
+            tokens, pages = path_to(kept, place)
+            cached = self.lookup(tokens, namespace=namespace)
+            if cached < len(tokens):
+                cached -= cached % self.page_size  # a page that is only like ours does not count as used
+            lease = self.acquire(tokens, namespace=namespace, limit=cached)
+            if cached == len(tokens):
+                self.release(lease, tokens[: lease.num_tokens], (), used=False)
+                continue
+            missing = pages[len(lease.pages) :]
+            fresh = self.allocate(len(missing))
+            taken.update(zip(fresh, missing, strict=True))
+            self.release(lease, tokens, fresh, used=False)
+        return taken
 
     def check(self) -> None:
         """Raise PageError if an invariant is broken. Walks the whole tree: for tests and idle moments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 import torch
@@ -38,6 +39,7 @@ class EngineConfig:
     schedule_policy: SchedulePolicy
     eviction: Eviction
     num_host_pages: int
+    cache_file: Path | None
     jump_forward: bool
     seed: int
 
@@ -69,6 +71,7 @@ def resolve_config(
     schedule_policy: str,
     eviction: str,
     host_memory: int | str | None,
+    cache_file: str | Path | None,
     jump_forward: bool,
     seed: int,
 ) -> EngineConfig:
@@ -79,7 +82,7 @@ def resolve_config(
     and is reserved; None takes what `max_num_seqs` sequences of `max_seq_len` tokens need, at most half of
     what is available (on CUDA 85 %), and on the CPU each page only when it is first used. Where nobody says
     what `max_seq_len` is, a pool too small for the model's context limits it. `host_memory` is bytes or text;
-    None: none.
+    None: none. `cache_file` may be missing, its folder may not.
     Raises InvalidRequest for a setting out of range, ModelError where the pool cannot hold one sequence or
     is larger than the memory.
     """
@@ -147,6 +150,7 @@ def resolve_config(
         schedule_policy=policy,
         eviction=_eviction(eviction),
         num_host_pages=_host_pages(host_memory, bytes_each),
+        cache_file=_cache_file(cache_file, enable_prefix_caching=enable_prefix_caching),
         jump_forward=jump_forward,
         seed=seed,
     )
@@ -173,3 +177,19 @@ def _host_pages(memory: int | float | str | None, bytes_each: int) -> int:
             field="host_memory",
         )
     return wanted // bytes_each
+
+
+def _cache_file(path: str | Path | None, *, enable_prefix_caching: bool) -> Path | None:
+    if path is None:
+        return None
+    if not isinstance(path, str | Path) or not str(path):
+        raise InvalidRequest(f"cache_file must be the path of a file, not {path!r}", field="cache_file")
+    if not enable_prefix_caching:
+        raise InvalidRequest("cache_file needs enable_prefix_caching: nothing is kept", field="cache_file")
+    # Absolute: the program may change its folder before the engine is closed.
+    found = Path(path).expanduser().absolute()
+    if found.is_dir() or not found.parent.is_dir():
+        raise InvalidRequest(
+            f"cache_file must be a file in a folder that exists, not {path}", field="cache_file"
+        )
+    return found

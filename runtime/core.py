@@ -17,6 +17,7 @@ from torch import Tensor
 
 from treille.radix.cache import PrefixCache
 from treille.runtime.admission import check_room
+from treille.runtime.cache_file import CacheFile, SavedCache
 from treille.runtime.config import EngineConfig
 from treille.runtime.errors import InvalidRequest, TreilleError
 from treille.runtime.forced import JumpForward
@@ -88,6 +89,11 @@ class EngineCore:
             host=host,
             num_host_pages=config.num_host_pages,
         )
+        self.saved: SavedCache | None = None
+        if config.cache_file is not None:
+            file = CacheFile(config.cache_file, loaded, self._runner.kv)
+            self.saved = SavedCache(file, self.cache, self._runner.kv, self.namespace(None))
+            self.saved.warm()
         self.scheduler = Scheduler(
             self.cache,
             max_num_seqs=config.max_num_seqs,

@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Condition, Thread
 from types import TracebackType
 
-from treille.radix.errors import PinLimit
 from treille.runtime.admission import RequestIds, check_request
 from treille.runtime.compiling import Compile, CompileKey, CompilePool, ConstraintCompiler, compile_keys
 from treille.runtime.config import resolve_config
@@ -32,7 +31,7 @@ from treille.runtime.matching import TextMatcher, TokenIndex
 from treille.runtime.memory import available_memory
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
-from treille.runtime.pinned import CachedPrefix
+from treille.runtime.pinned import CachedPrefix, keep_prefix
 from treille.runtime.placing import placed
 from treille.runtime.stream import EventStream
 from treille.runtime.types import Completion, Event, Failed, Finished, Request, ScoreRequest, TokenEvent
@@ -54,7 +53,9 @@ class Engine:
     tree of waiting prompts, "fcfs" the oldest request, "priority" the highest `priority` (`waiting.py` says
     how none starves). `eviction` says which cached prefixes go first where memory is short: those used
     longest ago ("lru"), least often ("lfu") or by requests of the lowest priority ("priority"; then the
-    oldest). `host_memory`, in bytes or text, keeps what was evicted until it matches again. `jump_forward`
+    oldest). `host_memory`, in bytes or text, keeps what was evicted until it matches again. `cache_file`
+    names a file that the prefix cache is read from now and written to by `close()` (docs/engine.md says when
+    it is not used). `jump_forward`
     adds text that a constraint leaves no choice about without sampling it (`forced.py` says what that keeps).
     `seed` makes requests that bring no seed of their own reproducible, in order of submission.
     `deterministic` (CPU only) makes a token's logits the same to the bit whatever the batch, the chunks of
@@ -80,6 +81,7 @@ class Engine:
         schedule_policy: str = "lpm",
         eviction: str = "lru",
         host_memory: int | str | None = None,
+        cache_file: str | Path | None = None,
         jump_forward: bool = True,
         seed: int = 0,
         deterministic: bool = False,
@@ -103,6 +105,7 @@ class Engine:
             schedule_policy=schedule_policy,
             eviction=eviction,
             host_memory=host_memory,
+            cache_file=cache_file,
             jump_forward=jump_forward,
             seed=seed,
         )
@@ -117,7 +120,7 @@ class Engine:
         self._seeds = random.Random(seed)
         self._wake = Condition()  # guards everything below
         self._inbox: deque[Callable[[], None]] = deque()
-        self._flushes: deque[Future[int]] = deque()
+        self._answers: deque[Future[int]] = deque()
         self._streams: dict[str, EventStream] = {}
         self._ids = RequestIds()
         self._closing = False
@@ -259,16 +262,20 @@ class Engine:
 
     def flush_cache(self) -> int:
         """Forget every cached prefix that nobody uses now; returns the pages freed."""
-        freed: Future[int] = Future()
-        with self._wake:
-            self._expect_open()
-            self._flushes.append(freed)
-            self._inbox.append(self._flush)
-            self._wake.notify()
-        return freed.result()
+        return self._ask(self._core.cache.flush)
+
+    def save_cache(self) -> int:
+        """Write the prefix cache to `cache_file` now; returns how many pages it holds.
+
+        Steps wait. Raises InvalidRequest without `cache_file`, CacheFileError if it could not be replaced.
+        """
+        saved = self._core.saved
+        if saved is None:
+            raise InvalidRequest("save_cache needs cache_file: the engine has none", field="cache_file")
+        return self._ask(saved.save)
 
     def close(self) -> None:
-        """End every request with EngineClosed and stop the loop. Twice is harmless."""
+        """End every request with EngineClosed, stop the loop and write `cache_file`. Twice is harmless."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -292,6 +299,24 @@ class Engine:
                 f"a prompt must be a text or a list of token ids, not {prompt!r:.80}", field="prompts"
             )
         return self.encode(prompt) if isinstance(prompt, str) else tuple(prompt)
+
+    def _ask(self, action: Callable[[], int]) -> int:
+        """What `action` returns or raises, called in the loop between two steps."""
+        answer: Future[int] = Future()
+
+        def act() -> None:
+            self._answers.popleft()
+            try:
+                answer.set_result(action())
+            except TreilleError as error:
+                answer.set_exception(error)
+
+        with self._wake:
+            self._expect_open()
+            self._answers.append(answer)
+            self._inbox.append(act)
+            self._wake.notify()
+        return answer.result()
 
     def _submit(
         self, request: Request | ScoreRequest, *, limited: bool, done: Callable[[], None] | None = None
@@ -383,10 +408,12 @@ class Engine:
             left = list(self._streams.values())
             self._streams.clear()
             self._inbox.clear()
-        for freed in self._flushes:
-            freed.set_exception(error)
+        for answer in self._answers:
+            answer.set_exception(error)
         for stream in left:
             stream.put(Failed(request_id=stream.request_id, error=error))
+        if error.__cause__ is None and self._core.saved is not None:
+            self._core.saved.keep()
 
     def _listen(self) -> bool:
         """Do what callers asked for; sleep while there is nothing to do. False: stop."""
@@ -426,23 +453,13 @@ class Engine:
             self._refuse(request_id, error)
 
     def _pin(self, request: Request, pinned: Future[CachedPrefix]) -> None:
-        cache = self._core.cache
+        namespace = self._core.namespace(request.cache_salt)
         try:
-            pin = cache.pin(request.prompt_ids, namespace=self._core.namespace(request.cache_salt))
-        except PinLimit as error:
-            size = cache.page_size
-            pinned.set_exception(
-                CacheFull(
-                    f"{error.needed * size} tokens would be kept in the cache, and at most "
-                    f"{error.limit * size} may be: release some, or raise kv_memory"
-                )
-            )
+            prefix = keep_prefix(self._core.cache, request.prompt_ids, namespace, self._post)
+        except CacheFull as error:
+            pinned.set_exception(error)
         else:
-            pinned.set_result(CachedPrefix(pin.num_tokens, lambda: self._post(lambda: cache.unpin(pin))))
-
-    def _flush(self) -> None:
-        pages = self._core.cache.flush()
-        self._flushes.popleft().set_result(pages)
+            pinned.set_result(prefix)
 
     def _abort(self, request_id: str) -> None:
         if not self._core.abort(request_id):  # its constraint is being compiled, or it is over

@@ -13,6 +13,7 @@ TreilleError
 ├── RequestAborted             a request was aborted before it had any answer
 ├── CompileCancelled           nobody waits any more for what is being compiled
 ├── CacheFull                  pinned prefixes would take more of the cache than they may
+├── CacheFileError             the file of the prefix cache cannot be written or used
 ├── EngineOverloaded           the waiting queue is full; try again later
 └── EngineClosed               the engine was shut down, or its loop failed
 """
@@ -96,6 +97,10 @@ class CompileCancelled(TreilleError):
 
 class CacheFull(TreilleError):
     """Pinned prefixes would take more of the cache than they may; nothing was pinned."""
+
+
+class CacheFileError(TreilleError):
+    """The file of the prefix cache cannot be written, or, for the log alone, cannot be used."""
 
 
 class EngineOverloaded(TreilleError):

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from treille.kernels.api import KVCache
+
+
+def pool_tensors(kv: KVCache) -> list[Tensor]:
+    """The tensors that hold a pool's pages, each once: a cache may keep keys and values in one."""
+    return list({id(tensor): tensor for tensor in (*kv.keys, *kv.values)}.values())
 
 
 class HostPages:
@@ -15,8 +21,7 @@ class HostPages:
     """
 
     def __init__(self, kv: KVCache, num_slots: int) -> None:
-        # A cache may keep keys and values in one tensor.
-        self._pages = list({id(tensor): tensor for tensor in (*kv.keys, *kv.values)}.values())
+        self._pages = pool_tensors(kv)
         self._slots = [
             torch.empty(
                 (num_slots, *tensor.shape[1:]), dtype=tensor.dtype, pin_memory=tensor.device.type == "cuda"

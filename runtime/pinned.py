@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
+
+from treille.radix.cache import PrefixCache
+from treille.radix.errors import PinLimit
+from treille.runtime.errors import CacheFull
 
 
 class CachedPrefix:
@@ -30,3 +34,20 @@ class CachedPrefix:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def keep_prefix(
+    cache: PrefixCache,
+    prompt_ids: Sequence[int],
+    namespace: Hashable,
+    post: Callable[[Callable[[], None]], None],
+) -> CachedPrefix:
+    """Pin what is cached of a prompt. `post` has something done by the cache's thread. Raises CacheFull."""
+    try:
+        pin = cache.pin(prompt_ids, namespace=namespace)
+    except PinLimit as error:
+        raise CacheFull(
+            f"{error.needed * cache.page_size} tokens would be kept in the cache, and at most "
+            f"{error.limit * cache.page_size} may be: release some, or raise kv_memory"
+        ) from error
+    return CachedPrefix(pin.num_tokens, lambda: post(lambda: cache.unpin(pin)))

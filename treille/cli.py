@@ -166,6 +166,9 @@ def serve(
     host_memory: Annotated[
         str | None, typer.Option(help="Memory for what leaves a full cache, such as 8GiB; by default none.")
     ] = None,
+    cache_file: Annotated[
+        str | None, typer.Option(help="A file that keeps the cache over a restart; by default none.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed for requests that bring none.")] = 0,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "info",
 ) -> None:
@@ -183,6 +186,7 @@ def serve(
         "schedule_policy": schedule_policy,
         "eviction": eviction,
         "host_memory": host_memory,
+        "cache_file": cache_file,
         "seed": seed,
     }
     _implementation("cli_serve").serve(

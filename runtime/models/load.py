@@ -18,7 +18,7 @@ from treille.runtime.models.hf_config import config_from_hf
 from treille.runtime.models.linear import has_fast_bfloat16
 from treille.runtime.models.llama import LanguageModel, LlamaModel
 from treille.runtime.models.resolve import resolve_model
-from treille.runtime.models.safetensors_source import SafetensorsSource
+from treille.runtime.models.safetensors_source import SafetensorsSource, weight_files
 from treille.runtime.models.weights import ModelWeights, load_weights
 from treille.runtime.tokenizer import Tokenizer
 
@@ -28,7 +28,8 @@ DTYPES = (torch.float32, torch.bfloat16)
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModel:
     """A model ready to run. `folder` is where its files lie; None for a GGUF file. `bits` are those of the
-    linear layers' weights where they were rounded: 8, 4 or None; `deterministic` as in `load_model`."""
+    linear layers' weights where they were rounded: 8, 4 or None; `deterministic` as in `load_model`.
+    `weight_files` are those that the weights were read from, if any."""
 
     name: str
     config: ModelConfig
@@ -37,6 +38,7 @@ class LoadedModel:
     folder: Path | None
     bits: int | None = None
     deterministic: bool = False
+    weight_files: tuple[Path, ...] = ()
 
 
 def load_model(
@@ -72,7 +74,8 @@ def load_model(
             raise
         raise ModelError(_too_long(config, max_seq_len)) from error
     folder = None if place.is_gguf else place.path
-    return LoadedModel(place.name, config, model, tokenizer, folder, bits, deterministic)
+    files = (place.path,) if folder is None else tuple(weight_files(folder))
+    return LoadedModel(place.name, config, model, tokenizer, folder, bits, deterministic, files)
 
 
 def _too_long(config: ModelConfig, max_seq_len: int | None) -> str:

@@ -166,6 +166,7 @@ class Steps:
             schedule_policy="lpm",
             eviction="lru",
             host_memory=None,
+            cache_file=None,
             jump_forward=True,
             **(fixed | settings),
         )

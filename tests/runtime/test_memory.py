@@ -147,6 +147,7 @@ def resolve(history_model: Any, **changes: Any) -> EngineConfig:
         "schedule_policy": "lpm",
         "eviction": "lru",
         "host_memory": None,
+        "cache_file": None,
         "jump_forward": True,
         "seed": 0,
     }

@@ -159,6 +159,7 @@ def core(num_pages: int) -> EngineCore:
         schedule_policy="lpm",
         eviction="lru",
         host_memory=None,
+        cache_file=None,
         jump_forward=True,
         seed=0,
     )

@@ -54,6 +54,7 @@ def make_core(*, num_pages: int, page_size: int, caching: bool = True, **setting
         enable_prefix_caching=caching,
         eviction="lru",
         host_memory=None,
+        cache_file=None,
         jump_forward=True,
         seed=0,
         **(fixed | settings),
