@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from treille.radix.errors import PageError
-from treille.radix.node import TOKEN_BYTES, Node, Root
+from treille.radix.node import FEW, TOKEN_BYTES, Node, Root
 from treille.radix.tree import RadixTree
 
 
@@ -18,22 +18,22 @@ def check_tree(tree: RadixTree, ends: Sequence[tuple[Node, Node | None]]) -> lis
     """
     locks: Counter[Node] = Counter()
     for end, donor in ends:
-        at: Node | None = end
-        while at is not None:
-            locks[at] += 1
-            at = at.parent
+        locks[end] += 1
         if donor is not None:
             locks[donor] += 1
             if donor.parent is not end:
                 raise PageError("a partial page does not follow its lease's path")
 
     nodes = _nodes(tree)
-    if not locks.keys() <= set(nodes):
+    for node in reversed(nodes):  # children first
+        if locks[node] and node.parent is not None:
+            locks[node.parent] += 1
+    if not set(+locks) <= set(nodes):
         raise PageError("a lease holds a node that is not in the tree")
     for node in nodes:
         _check_node(node, tree.page_bytes)
         if node.locks != locks[node]:
-            raise PageError(f"a node has {node.locks} locks, and {locks[node]} leases hold it")
+            raise PageError(f"a node has {node.locks} locks, and {locks[node]} leases and children hold it")
     _check_order(tree, nodes)
     locked = sum(len(node.pages) for node in nodes if node.locks)
     if locked != tree.num_locked:
@@ -53,12 +53,14 @@ def _nodes(tree: RadixTree) -> list[Node]:
 
 
 def _check_node(node: Node, page_bytes: int) -> None:
-    if node.order != sorted(node.children):
+    if node.order is None and len(node.children) > FEW:
+        raise PageError("a node with many children has no sorted keys")
+    if node.order is not None and node.order != sorted(node.children):
         raise PageError("a node's sorted keys are not its children's")
     if node.num_tails != sum(len(key) < page_bytes for key in node.children):
         raise PageError("a node counts its tails wrongly")
     for key, child in node.children.items():
-        if child.parent is not node or bytes(child.tokens[:page_bytes]) != key:
+        if child.parent is not node or child.key != key or child.tokens[:page_bytes] != key:
             raise PageError("a child hangs at the wrong place")
     if isinstance(node, Root):
         if node.pages or node.tokens or node.parent is not None:
@@ -77,9 +79,5 @@ def _check_order(tree: RadixTree, nodes: Sequence[Node]) -> None:
         raise PageError("the leaves in the order of eviction are not the unlocked leaves")
     if order and order[0] is not tree.leaves.first():
         raise PageError("the order of eviction does not begin with its first leaf")
-    for node in unlocked:
-        parent = node.parent
-        if parent is None or (parent.locks == 0 and isinstance(parent, Root)) or parent.locks:
-            continue
-        if (parent.rank, parent.unlocked) < (node.rank, node.unlocked):
-            raise PageError("a node would go before its child")
+    if any(node.place is None or node.place[:2] != (node.rank, node.unlocked) for node in order):
+        raise PageError("a leaf does not stand where its rank and age belong")

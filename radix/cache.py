@@ -239,16 +239,18 @@ class PrefixCache:
         """
         path, new = self._checked(lease, tokens, pages)
         priority = path.priority if used else None
-        if self.enabled:
-            lease, rest = self._publish(lease, path, new, pages)
-            path = self._paths[lease]
-            tail = new[len(new) - len(new) % self._tree.page_bytes :]
-            if tail:
-                self._tree.insert_tail(path.end, tail, rest.pop(0), priority)
-            pages = rest
-        self._pool.give(pages)
+        end = path.end
         del self._paths[lease]
-        self._tree.unlock(path.end, None, priority)
+        if self.enabled:
+            end, kept = self._insert(path, new, pages)
+            pages = pages[len(kept) :]
+            tail = new[len(kept) * self._tree.page_bytes :]
+            if tail:
+                self._tree.insert_tail(end, tail, pages[0], priority)
+                pages, priority = pages[1:], None  # what is below `end` counts for it too
+        if pages:
+            self._pool.give(pages)
+        self._tree.unlock(end, priority)
 
     def pin(self, tokens: Sequence[int], *, namespace: Hashable = None) -> Pin:
         """Lock the longest cached prefix of `tokens`, partial page included, until `unpin`.
@@ -286,7 +288,7 @@ class PrefixCache:
     def edges(self, *, namespace: Hashable = None) -> list[Edge]:
         """What the tree holds of a namespace, what `restore` makes it from: most recently used first."""
         root = self._tree.roots.get(namespace)
-        return [] if root is None else edges_below(root)
+        return [] if root is None else edges_below(root, self._tree.leaves)
 
     def restore(self, edges: Sequence[Edge], *, namespace: Hashable = None) -> dict[int, int]:
         """Grow what another cache of the same page size had as `edges`, as far as there are free pages.
@@ -345,8 +347,8 @@ class PrefixCache:
         """End a lease that brings nothing and counts for nothing."""
         path = self._paths.pop(lease)
         if path.donor is not None:
-            self._tree.unlock(path.donor, path.end, None)
-        self._tree.unlock(path.end, None, None)
+            self._tree.unlock(path.donor, None)
+        self._tree.unlock(path.end, None)
 
     def _fetch(self, host: HostTier, lease: Lease, run: bytes, keys: Sequence[Key]) -> Lease:
         """The lease, longer by the pages in host memory that hold the start of `run`."""
@@ -390,12 +392,16 @@ class PrefixCache:
         self, lease: Lease, path: _Path, new: bytes, pages: Sequence[int]
     ) -> tuple[Lease, list[int]]:
         del self._paths[lease]
-        if path.donor is not None:
-            self._tree.unlock(path.donor, path.end, None)
-        count = len(new) // self._tree.page_bytes
-        end, kept = self._tree.insert(path.end, new[: count * self._tree.page_bytes], pages[:count])
+        end, kept = self._insert(path, new, pages)
         lease = self._lease((*lease.pages, *kept), None, _Path(end, None, path.priority))
-        return lease, list(pages[count:])
+        return lease, list(pages[len(kept) :])
+
+    def _insert(self, path: _Path, new: bytes, pages: Sequence[int]) -> tuple[Node, list[int]]:
+        """Give the full pages of a lease to the tree: where it ends now, and the tree's pages for them."""
+        if path.donor is not None:
+            self._tree.unlock(path.donor, None)
+        count = len(new) // self._tree.page_bytes
+        return self._tree.insert(path.end, new[: count * self._tree.page_bytes], pages[:count])
 
     def _lease(self, pages: tuple[int, ...], partial: tuple[int, int] | None, path: _Path) -> Lease:
         lease = Lease(pages, len(pages) * self.page_size, partial)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from treille.radix.node import Node, Root
+from treille.radix.order import EvictionOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,30 @@ class Edge:
     pages: tuple[int, ...]
 
 
-def edges_below(root: Root) -> list[Edge]:
+def edges_below(root: Root, order: EvictionOrder) -> list[Edge]:
     """Every edge below a root, those in use first, then those that eviction would take last; none comes
     before its parent."""
+    nodes: list[Node] = [root]
+    for node in nodes:  # grows while it runs
+        nodes.extend(node.children.values())
+    ages = {node: (node.rank, node.unlocked) for node in nodes}
+    for node in reversed(nodes):
+        if node.parent is not None:
+            (rank, time), (below, last) = ages[node.parent], ages[node]
+            ages[node.parent] = order.joined(rank, below), max(time, last)
+
     found: list[Edge] = []
     waiting: list[tuple[bool, float, int, int, int | None, Node]] = []
 
-    def wait(parent: int | None, nodes: Iterator[Node]) -> None:
+    def wait(parent: int | None, nodes: Iterable[Node]) -> None:
         for node in nodes:
-            heappush(waiting, (not node.locks, -node.rank, -node.unlocked, id(node), parent, node))
+            rank, time = ages[node]
+            heappush(waiting, (not node.locks, -rank, -time, id(node), parent, node))
 
-    wait(None, iter(root.children.values()))
+    wait(None, root.children.values())
     while waiting:
         *_, parent, node = heappop(waiting)
-        wait(len(found), iter(node.children.values()))
+        wait(len(found), node.children.values())
         found.append(Edge(parent, array("q", bytes(node.tokens)), tuple(node.pages)))
     return found
 

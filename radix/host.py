@@ -109,16 +109,17 @@ class HostTier:
         size = self._page_bytes
         missing: list[Node] = []
         at: Node | None = node
-        while at is not None and len(at.digests) < len(at.pages):
+        while at is not None and len(at.digests or ()) < len(at.pages):
             missing.append(at)
             at = at.parent
         for one in reversed(missing):
-            above = one.digests or (one.parent.digests if one.parent is not None else [])
+            found = one.digests = one.digests or []
+            above = found or (one.parent.digests if one.parent is not None else None)
             last = above[-1] if above else b""
-            for start in range(len(one.digests) * size, len(one.tokens), size):
+            for start in range(len(found) * size, len(one.tokens), size):
                 last = _digest(last, bytes(one.tokens[start : start + size]))
-                one.digests.append(last)
-        return node.digests
+                found.append(last)
+        return node.digests or []
 
 
 def _digest(above: bytes, page: bytes) -> bytes:

@@ -3,8 +3,12 @@
 Token ids are handled as packed bytes, eight a token: a page's key hashes fast, a long edge compares
 with one memcmp, and a token that is no integer is refused before anything changes. A node's edge
 holds one or more full pages; a *tail* is a node of one page that is not full. Children are found by the bytes
-of their first page. The same keys are also kept sorted, because the key that shares the longest prefix
-with a query stands next to the query's place in sorted order.
+of their first page, so that of an edge of one page nothing else need be read. Where they are many, the same
+keys are also kept sorted, because the key that shares the longest prefix with a query stands next to the
+query's place in sorted order.
+
+Most of the time that a walk takes goes to memory that is in no cache of the processor: a node is as few
+objects as can be.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import NamedTuple
 
 TOKEN_BYTES = array("q").itemsize
 UNUSED = -inf  # the rank of a node that no lease has used to its end
+FEW = 8  # children whose keys are not kept sorted
 
 
 def pack(tokens: Sequence[int]) -> bytes:
@@ -46,15 +51,18 @@ def common_prefix(a: bytes, start: int, b: bytes | bytearray) -> int:
 class Node:
     """One edge of the tree and what hangs below it.
 
-    `tokens` are the packed tokens of `pages`. `locks` counts the leases whose path runs through or ends
-    here, and those whose partial page this is. A lease always ends at the end of an edge. `rank`, `unlocked`
-    (the time when the last lock went) and `place` are the order of eviction's. `num_tails` counts the
-    children that are tails. `digests`, of the first pages or of none, are the second tier's.
+    `tokens` are the packed tokens of `pages`, `key` those of the first page, by which the parent finds this
+    node: one object, where there is one page. `locks` counts the leases that end here, those whose partial
+    page this is, and the children that have locks. A lease always ends at the end of an edge. `rank`,
+    `unlocked` (the time when the last lease that ended here went) and `place` are the order of eviction's.
+    `order` has the children's keys, sorted, once they are more than `FEW`; `num_tails` counts those that are
+    tails. `digests`, of the first pages or of none, are the second tier's.
     """
 
     __slots__ = (
         "children",
         "digests",
+        "key",
         "locks",
         "num_tails",
         "order",
@@ -69,33 +77,54 @@ class Node:
     def __init__(
         self,
         parent: Node | None,
+        key: bytes,
         tokens: bytes | bytearray,
         pages: list[int],
         *,
         locks: int = 0,
-        rank: float = UNUSED,
     ) -> None:
         self.parent = parent
-        self.tokens = bytearray(tokens)
+        self.key = key
+        self.tokens = key if len(tokens) == len(key) else tokens
         self.pages = pages
         self.locks = locks
-        self.rank = rank
-        self.digests: list[bytes] = []
+        self.rank = UNUSED
+        self.digests: list[bytes] | None = None
         self.num_tails = 0
         self.unlocked = 0
         self.place: tuple[float, int, int, Node] | None = None
         self.children: dict[bytes, Node] = {}
-        self.order: list[bytes] = []
+        self.order: list[bytes] | None = None
 
-    def attach(self, key: bytes, child: Node) -> None:
-        """Hang a child below this node; no child has this key yet."""
-        self.children[key] = child
-        insort(self.order, key)
+    def attach(self, child: Node) -> None:
+        """Hang a child below this node; no child has its key yet."""
+        self.children[child.key] = child
+        if self.order is not None:
+            insort(self.order, child.key)
+        elif len(self.children) > FEW:
+            self.order = sorted(self.children)
 
-    def detach(self, key: bytes) -> None:
-        """Take the child with this key away."""
-        del self.children[key]
-        del self.order[bisect_left(self.order, key)]
+    def detach(self, child: Node) -> None:
+        """Take a child away."""
+        del self.children[child.key]
+        if self.order is not None:
+            del self.order[bisect_left(self.order, child.key)]
+            if not self.order:
+                self.order = None
+
+    def grow(self, run: bytes, pages: Sequence[int]) -> None:
+        """Make the edge longer by full pages and their packed tokens."""
+        if not isinstance(self.tokens, bytearray):
+            self.tokens = bytearray(self.tokens)
+        self.tokens += run
+        self.pages.extend(pages)
+
+    def trim(self, keep: int, page_bytes: int) -> None:
+        """Make the edge shorter: its first `keep` pages stay, at least one."""
+        del self.pages[keep:]
+        self.tokens = self.key if keep == 1 else self.tokens[: keep * page_bytes]
+        if self.digests is not None:
+            del self.digests[keep:]
 
     def split(self, at: int, page_bytes: int) -> Node:
         """Cut the edge before page `at` (0 < at < len(pages)); the new node above is returned.
@@ -104,21 +133,23 @@ class Node:
         """
         assert self.parent is not None  # a root has no pages, so no place to cut
         cut = at * page_bytes
-        upper = Node(self.parent, self.tokens[:cut], self.pages[:at], locks=self.locks, rank=self.rank)
-        upper.unlocked = self.unlocked
-        upper.digests, self.digests = self.digests[:at], self.digests[at:]
-        self.parent.children[bytes(upper.tokens[:page_bytes])] = upper
+        upper = Node(self.parent, self.key, self.tokens[:cut], self.pages[:at], locks=int(self.locks > 0))
+        if self.digests is not None:
+            upper.digests, self.digests = self.digests[:at], self.digests[at:]
+        self.parent.children[self.key] = upper
         self.parent = upper
-        self.tokens = self.tokens[cut:]
+        self.key = bytes(self.tokens[cut : cut + page_bytes])
+        self.tokens = self.key if at == len(self.pages) - 1 else self.tokens[cut:]
         self.pages = self.pages[at:]
-        upper.attach(bytes(self.tokens[:page_bytes]), self)
+        upper.attach(self)
         return upper
 
     def closest(self, rest: bytes) -> tuple[Node | None, int]:
         """The child whose first page shares most with `rest` (at most a page), and how many bytes."""
+        order = sorted(self.children) if self.order is None else self.order
+        place = bisect_left(order, rest)
         best, length = None, 0
-        place = bisect_left(self.order, rest)
-        for key in self.order[max(place - 1, 0) : place + 1]:
+        for key in order[max(place - 1, 0) : place + 1]:
             common = common_prefix(rest, 0, key)
             if common > length:
                 best, length = self.children[key], common
@@ -131,7 +162,7 @@ class Root(Node):
     __slots__ = ("namespace",)
 
     def __init__(self, namespace: Hashable) -> None:
-        super().__init__(None, b"", [])
+        super().__init__(None, b"", b"", [])
         self.namespace = namespace
 
 
@@ -164,18 +195,24 @@ def match(start: Node, query: bytes, page_bytes: int, *, partial: bool = True) -
     """
     node, place = start, 0
     pages: list[int] = []
-    while True:
-        rest = query[place : place + page_bytes]
-        # A tail's key is shorter than a page, so only full pages can be found here.
-        child = node.children.get(rest) if len(rest) == page_bytes else None
+    last = len(query) - page_bytes  # a tail's key is shorter than a page, so only full pages are found
+    while place <= last:
+        child = node.children.get(query[place : place + page_bytes])
         if child is None:
-            donor, length = node.closest(rest) if partial and node.order and rest else (None, 0)
-            return Match(node, len(node.pages), pages, donor, length // TOKEN_BYTES)
-        if not query.startswith(child.tokens, place):
+            break
+        edge = child.pages
+        if len(edge) == 1:
+            place += page_bytes
+        elif query.startswith(child.tokens, place):
+            place += len(child.tokens)
+        else:
             length = common_prefix(query, place, child.tokens)
             used, left = divmod(length, page_bytes)
-            pages.extend(child.pages[:used])
+            pages += edge[:used]
             return Match(child, used, pages, child if left else None, left // TOKEN_BYTES)
-        place += len(child.tokens)
-        pages.extend(child.pages)
+        pages += edge
         node = child
+    donor, length = None, 0
+    if partial and node.children and place < len(query):
+        donor, length = node.closest(query[place : place + page_bytes])
+    return Match(node, len(node.pages), pages, donor, length // TOKEN_BYTES)

@@ -1,9 +1,11 @@
 """The radix tree: namespaces, locks, insertion and eviction.
 
-**Order of eviction.** A node is in use while a lease locks it, and was last used when its last lock went.
-Unlocked leaves stand in the order that `order.py` states: a node never goes before its children. Eviction
-takes pages from the end of the first leaf's edge, as many as are needed, then goes on with the next. A page
-costs O(log n) for n leaves at most.
+**Locks.** A node is in use while a lease ends at it, or at one below it. Each node counts its own leases and
+its children in use, so that a lease changes the nodes up to the first that is in use anyway.
+
+**Order of eviction.** Unlocked leaves stand in the order that `order.py` states: a node never goes before its
+children. Eviction takes pages from the end of the first leaf's edge, as many as are needed, then goes on with
+the next. A page costs O(log n) for n leaves at most.
 
 An edge is cut where a lease or another path leaves it, and stays cut: the two parts are of different
 age and rank from then on. So there are at most as many nodes as cached pages, and a sequence alone is
@@ -12,7 +14,6 @@ one node.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 
 from treille.radix.host import HostTier
@@ -49,11 +50,11 @@ class RadixTree:
             root = self.roots[namespace] = Root(namespace)
         found = match(root, query, self.page_bytes)
         end = self._cut(found.node, found.used)
-        self._lock(end, None)
+        self._lock(end)
         donor = None
         if found.donor is not None:
             donor = self._cut(found.donor, 1)
-            self._lock(donor, donor.parent)
+            self._lock(donor)
         return end, donor, found
 
     def insert(self, end: Node, run: bytes, pages: Sequence[int]) -> tuple[Node, list[int]]:
@@ -62,11 +63,15 @@ class RadixTree:
         `run` holds the packed tokens of `pages`. Returns the new end and, for each page, the tree's page:
         where the tree already has an equal one, ours becomes free.
         """
+        if not pages:
+            return end, []
+        if run[: self.page_bytes] not in end.children:
+            self.pool.adopt(pages)
+            return self._append(end, run, pages), list(pages)
         found = match(end, run, self.page_bytes, partial=False)
-        node = found.node
-        if node is not end:
-            node = self._cut(node, found.used)
-            self._lock(node, end)
+        node = self._cut(found.node, found.used)
+        self._lock(node)
+        end.locks -= 1
         known = len(found.pages)
         self.pool.give(pages[:known])
         fresh = pages[known:]
@@ -77,47 +82,43 @@ class RadixTree:
 
     def insert_tail(self, end: Node, tail: bytes, page: int, priority: int | None) -> None:
         """Give an owned, not full page to the tree below the locked node `end`, and count the use as
-        `unlock` does.
+        `unlock` does, which must not count it for `end` again.
 
         It is dropped where a sibling begins with the same tokens; that sibling then counts as used now.
         Unlocked tails that it extends are dropped instead.
         """
-        place = bisect_left(end.order, tail)
-        if place < len(end.order) and end.order[place].startswith(tail):
+        sibling, common = end.closest(tail)
+        if sibling is not None and common == len(tail):
             self.pool.give([page])
-            sibling = self._cut(end.children[end.order[place]], 1)
-            self._lock(sibling, end)
-            self.unlock(sibling, end, priority)
+            sibling = self._cut(sibling, 1)
+            self._lock(sibling)
+            self.unlock(sibling, priority)
             return
         self._drop_covered(end, tail)
         self.pool.adopt([page])
-        node = Node(end, tail, [page])
-        end.attach(tail, node)
+        node = Node(end, tail, tail, [page])
+        end.attach(node)
         end.num_tails += 1
-        if priority is not None:
-            self.leaves.raise_rank(node, priority)
-        node.unlocked = self.leaves.tick()
+        self.leaves.used(node, priority)
         self.leaves.add(node)
 
-    def unlock(self, node: Node, stop: Node | None, priority: int | None) -> None:
-        """Take one lock from each node from `node` up to, not including, `stop` (None: up to the root).
-
-        That counts as a use by a lease of this `priority`; None: as none.
-        """
-        now = self.leaves.tick()
-        at: Node | None = node
-        while at is not None and at is not stop:
+    def unlock(self, node: Node, priority: int | None) -> None:
+        """A lease that ended at the node goes. That counts as a use of this `priority`; None: as none."""
+        leaves = self.leaves
+        leaves.used(node, priority)
+        at = node
+        while True:
             at.locks -= 1
-            if priority is not None:
-                self.leaves.raise_rank(at, priority)
-            if at.parent is None:
+            if at.locks:
+                return
+            above = at.parent
+            if above is None:
                 self._prune(at)
-            elif at.locks == 0:
-                self.num_locked -= len(at.pages)
-                at.unlocked = now
-                if not at.children:
-                    self.leaves.add(at)
-            at = at.parent
+                return
+            self.num_locked -= len(at.pages)
+            if not at.children:
+                leaves.add(at)
+            at = above
 
     def evict(self, num_pages: int, host: HostTier | None = None) -> None:
         """Free pages in the order stated above, and show them to `host` first; as many are unlocked."""
@@ -130,17 +131,16 @@ class RadixTree:
             self._trim(node, taken)
 
     def _append(self, end: Node, run: bytes, pages: Sequence[int]) -> Node:
-        """Hang full pages that no child begins with below the locked node `end`; they get one lock."""
+        """Hang full pages that no child begins with below the locked node `end`, and move a lock to them."""
         first = run[: self.page_bytes]
         self._drop_covered(end, first)
         self.num_locked += len(pages)
         if end.locks == 1 and end.rank == UNUSED and not end.children and end.parent is not None:
             # Only the caller's lease was ever here: the edge can grow, and a sequence alone is one node.
-            end.tokens += run
-            end.pages.extend(pages)
+            end.grow(run, pages)
             return end
-        node = Node(end, run, list(pages), locks=1)
-        end.attach(first, node)
+        node = Node(end, first, run, list(pages), locks=1)
+        end.attach(node)
         return node
 
     def _drop_covered(self, parent: Node, key: bytes) -> None:
@@ -158,34 +158,36 @@ class RadixTree:
             return node
         return node.split(at, self.page_bytes)
 
-    def _lock(self, node: Node, stop: Node | None) -> None:
-        at: Node | None = node
-        while at is not None and at is not stop:
-            if at.locks == 0 and at.parent is not None:
-                self.num_locked += len(at.pages)
-                if not at.children:
-                    self.leaves.remove(at)
+    def _lock(self, node: Node) -> None:
+        """A lease ends at the node."""
+        at = node
+        while True:
             at.locks += 1
-            at = at.parent
+            above = at.parent
+            if at.locks > 1 or above is None:
+                return
+            self.num_locked += len(at.pages)
+            if not at.children:
+                self.leaves.remove(at)
+            at = above
 
     def _trim(self, leaf: Node, num_pages: int) -> None:
         """Take the last pages from an unlocked leaf, and the leaf itself with its last page."""
         keep = len(leaf.pages) - num_pages
-        self.pool.reclaim(leaf.pages[keep:])
+        self.pool.reclaim(leaf.pages[keep:] if keep else leaf.pages)
         if keep:
-            del leaf.pages[keep:]
-            del leaf.tokens[keep * self.page_bytes :]
-            del leaf.digests[keep:]
+            leaf.trim(keep, self.page_bytes)
             return
-        self.leaves.remove(leaf)
-        parent = leaf.parent
+        leaves, parent = self.leaves, leaf.parent
         assert parent is not None  # roots never stand in the order of eviction
-        parent.detach(bytes(leaf.tokens[: self.page_bytes]))
-        parent.num_tails -= len(leaf.tokens) < self.page_bytes
+        leaves.gone(leaf, parent)
+        parent.detach(leaf)
+        if parent.num_tails:
+            parent.num_tails -= len(leaf.key) < self.page_bytes
         if parent.parent is None:
             self._prune(parent)
         elif not parent.locks and not parent.children:
-            self.leaves.add(parent)
+            leaves.add(parent)
 
     def _prune(self, node: Node) -> None:
         """Forget a namespace that has neither pages nor leases."""

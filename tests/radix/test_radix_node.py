@@ -33,30 +33,40 @@ def test_common_prefix(before: list[int], shared: list[int], a: list[int], b: li
     assert found == plain_prefix(left, right) * TOKEN_BYTES
 
 
-@given(keys=st.lists(st.lists(IDS, min_size=1, max_size=4).map(tuple), unique=True), query=RUN)
-def test_closest_child(keys: list[tuple[int, ...]], query: list[int]) -> None:
+@given(
+    keys=st.lists(st.lists(IDS, min_size=1, max_size=4).map(tuple), unique=True, max_size=30),
+    gone=st.integers(0, 30),
+    query=RUN,
+)
+def test_closest_child(keys: list[tuple[int, ...]], gone: int, query: list[int]) -> None:
+    """Of few children, of many, and of few that were many."""
     query = query[:4]
     root = Root(None)
     for page, key in enumerate(keys):
-        root.attach(pack(key), Node(root, pack(key), [page]))
+        root.attach(Node(root, pack(key), pack(key), [page]))
+    for child in list(root.children.values())[:gone]:
+        root.detach(child)
+    keys = [key for key in keys if pack(key) in root.children]
     child, length = root.closest(pack(query))
     best = max((plain_prefix(list(key), query) for key in keys), default=0)
     assert length == best * TOKEN_BYTES
     if best:
         assert child is not None
-        assert plain_prefix(list(keys[child.pages[0]]), query) == best
+        assert child.key in map(pack, keys)
+        assert common_prefix(child.key, 0, pack(query)) == length
     else:
         assert child is None
 
 
 def test_split_keeps_the_lower_part() -> None:
     root = Root(None)
-    node = Node(root, pack(range(8)), [0, 1, 2, 3], locks=2)
-    root.attach(pack(range(2)), node)
+    node = Node(root, pack(range(2)), pack(range(8)), [0, 1, 2, 3], locks=2)
+    root.attach(node)
     upper = node.split(1, 2 * TOKEN_BYTES)
     assert (upper.pages, node.pages) == ([0], [1, 2, 3])
     assert (bytes(upper.tokens), bytes(node.tokens)) == (pack(range(2)), pack(range(2, 8)))
-    assert (upper.locks, node.locks) == (2, 2)
+    assert (upper.key, node.key) == (pack(range(2)), pack(range(2, 4)))
+    assert (upper.locks, node.locks) == (1, 2)
     assert root.children == {pack([0, 1]): upper}
     assert upper.children == {pack([2, 3]): node}
     assert (upper.parent, node.parent) == (root, upper)
@@ -108,11 +118,15 @@ def wrong_parent(tree: RadixTree) -> None:
 
 
 def unsorted_keys(tree: RadixTree) -> None:
-    tree.roots[None].order.reverse()
+    tree.roots[None].order = sorted(tree.roots[None].children)[::-1]
 
 
 def short_edge(tree: RadixTree) -> None:
     first_child(tree).tokens += pack([5, 6])
+
+
+def wrong_key(tree: RadixTree) -> None:
+    first_child(tree).key = pack([5, 6])
 
 
 def root_with_a_page(tree: RadixTree) -> None:
@@ -124,7 +138,7 @@ def moved_namespace(tree: RadixTree) -> None:
 
 
 def node_gone(tree: RadixTree) -> None:
-    tree.roots[None].detach(pack([0, 1]))
+    tree.roots[None].detach(first_child(tree))
 
 
 def empty_namespace(tree: RadixTree) -> None:
@@ -148,6 +162,7 @@ FAULTS = [
     wrong_parent,
     unsorted_keys,
     short_edge,
+    wrong_key,
     root_with_a_page,
     moved_namespace,
     node_gone,
