@@ -32,10 +32,10 @@ from treille.kernels.simd import (
     stack_room,
     store_some,
 )
-from treille.kernels.tile import MAX_ROWS
 
-_sums_room = stack_room(MAX_ROWS * MAX_PANELS * LANES * 4)
-_MOST_PANELS = tuple(tile_panels().get(height, 0) for height in range(MAX_ROWS + 1))
+_TALLEST = max(tile_panels())
+_sums_room = stack_room(_TALLEST * MAX_PANELS * LANES * 4)
+_MOST_PANELS = tuple(tile_panels().get(height, 0) for height in range(_TALLEST + 1))
 PAIRED = has_bf16()  # rows in bfloat16 are multiplied as they are
 
 
@@ -78,6 +78,12 @@ def linear_source(key: str, *, bf16: bool) -> WorkerSource:
 
 
 @njit(error_model="numpy")
+def _height(left: int) -> int:
+    """Rows of the next tile."""
+    return _TALLEST if left >= _TALLEST else tile_height(left)
+
+
+@njit(error_model="numpy")
 def _multiply_all(args: int, kind: Any) -> None:
     num_rows, block, num_outputs = read_i64(args, ARGS), read_i64(args, ARGS + 1), read_i64(args, ARGS + 2)
     num_inputs, group = read_i64(args, ARGS + 3), read_i64(args, ARGS + 4)
@@ -102,13 +108,13 @@ def _multiply_all(args: int, kind: Any) -> None:
         ahead, left = weights + next_panel * panel_bytes, min(group, num_panels - next_panel)
         if following >= num_groups * num_blocks:
             left = 0
-        num_tiles = (last_row - first_row + MAX_ROWS - 1) // MAX_ROWS
+        num_tiles = (last_row - first_row + _TALLEST - 1) // _TALLEST
         share = min((left + num_tiles - 1) // num_tiles, MAX_LINES)
         while panel < last_panel:
-            widest = min(_MOST_PANELS[tile_height(last_row - first_row)], last_panel - panel)
+            widest = min(_MOST_PANELS[_height(last_row - first_row)], last_panel - panel)
             row = first_row
             while row < last_row:
-                height = tile_height(last_row - row)
+                height = _height(last_row - row)
                 done = 0
                 while done < widest:
                     panels = min(_MOST_PANELS[height], widest - done)

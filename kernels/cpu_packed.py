@@ -78,10 +78,10 @@ class PackedLinear:
         )
 
     def _group_panels(self) -> int:
-        """Panels to a piece: as many as a tile spans, or one less where the threads then have like shares."""
+        """Panels to a piece: as many as a tile spans, or half of them where the threads then have like shares."""
         num_panels, num_threads = -(-self.out_features // LANES), torch.get_num_threads()
 
         def longest(group: int) -> int:
             return -(-num_panels // group // num_threads) * group
 
-        return min((MAX_PANELS, MAX_PANELS - 1), key=longest)
+        return min((MAX_PANELS, MAX_PANELS // 2), key=longest)
