@@ -19,7 +19,7 @@ from treille.radix.cache import PrefixCache
 from treille.runtime.admission import check_room
 from treille.runtime.cache_file import CacheFile, SavedCache
 from treille.runtime.config import EngineConfig
-from treille.runtime.errors import InvalidRequest, TreilleError
+from treille.runtime.errors import InvalidRequest, ModelError, TreilleError
 from treille.runtime.forced import JumpForward
 from treille.runtime.grammar import Matcher, fill_masks
 from treille.runtime.group import Group, SampleGroup, ScoreGroup, Start
@@ -28,10 +28,10 @@ from treille.runtime.matching import Mask, TextMatcher, TokenIndex
 from treille.runtime.models.load import LoadedModel
 from treille.runtime.params import SamplingParams
 from treille.runtime.runner import ModelRunner
-from treille.runtime.sampling import Sampled, SampleRow, sample
+from treille.runtime.sampling import Sampled, SampleRow, sample, token_logprobs
 from treille.runtime.scheduler import Chunk, Scheduler, StepPlan
 from treille.runtime.sequence import Kind, Sequence
-from treille.runtime.types import Event, Namespace, Request, ScoreRequest
+from treille.runtime.types import Event, Namespace, Request, ScoreRequest, TokenLogprob
 
 MASK_WORKERS = min(8, os.cpu_count() or 1)
 # Samples of one request draw from streams of their own: seeds this far apart do not meet by counting.
@@ -193,7 +193,7 @@ class EngineCore:
             rows = self._sample_rows([chunk.seq for chunk, _ in logits_of.sampled])
             logits = self._runner.forward(plan)[:, : self._num_tokens]
             picked = self._sample(logits, logits_of, rows)
-            scores = [_logprobs(chunk, logits[rows_of]) for chunk, rows_of in logits_of.scored]
+            scores = [_scores(chunk, logits[rows_of]) for chunk, rows_of in logits_of.scored]
         except Exception as error:
             self._fail_step(plan, error)
             return
@@ -206,7 +206,7 @@ class EngineCore:
         plan: StepPlan,
         logits_of: _Logits,
         picked: list[Sampled | Exception],
-        scores: list[list[float]],
+        scores: list[list[TokenLogprob] | Exception],
     ) -> None:
         for chunk in plan.chunks:
             self.scheduler.advance(chunk)
@@ -214,11 +214,8 @@ class EngineCore:
                 self._prefilled(chunk.seq)
         for (chunk, _), result in zip(logits_of.sampled, picked, strict=True):
             self._sampled(chunk.seq, result)
-        for (chunk, _), logprobs in zip(logits_of.scored, scores, strict=True):
-            group = self._groups.get(chunk.seq.request_id)
-            first = chunk.start + chunk.rows[0] + 1
-            if isinstance(group, ScoreGroup) and group.scored(chunk.seq, first, logprobs):
-                self._leave(group, chunk.seq)
+        for (chunk, _), scored in zip(logits_of.scored, scores, strict=True):
+            self._scored(chunk, scored)
 
     def _prefilled(self, seq: Sequence) -> None:
         group = self._groups[seq.request_id]
@@ -232,6 +229,21 @@ class EngineCore:
             return
         self.scheduler.add(branches, front=True)
         self._settle(group)
+
+    def _scored(self, chunk: Chunk, result: list[TokenLogprob] | Exception) -> None:
+        group, seq = self._groups.get(chunk.seq.request_id), chunk.seq
+        if group is None:
+            return  # another text of the request failed in this very step
+        if isinstance(result, Exception):
+            self._fail(group, result)
+            return
+        group.scored(seq, chunk.start + chunk.rows[0] + 1, result)
+        if seq.pending:
+            return
+        if isinstance(group, ScoreGroup):
+            self._leave(group, seq)
+        else:
+            self._prefilled(seq)
 
     def _sampled(self, seq: Sequence, result: Sampled | Exception) -> None:
         group = self._groups.get(seq.request_id)
@@ -404,12 +416,11 @@ def _rows(plan: StepPlan) -> _Logits:
     return found
 
 
-def _logprobs(chunk: Chunk, logits: Tensor) -> list[float]:
-    """Log-probability, under each row of logits, of the token that follows it."""
+def _scores(chunk: Chunk, logits: Tensor) -> list[TokenLogprob] | Exception:
+    """Log-probability, under each row of logits, of the token that follows it; or what is wrong with them."""
     first = chunk.start + chunk.rows[0] + 1
-    following = torch.tensor(chunk.seq.tokens[first : first + len(chunk.rows)], device=logits.device)
-    chosen = logits.gather(1, following[:, None])[:, 0] - torch.logsumexp(logits, dim=-1)
-    if not bool(torch.isfinite(chosen).all()):
-        raise InvalidRequest("the model's logits are not finite: no score can be given")
-    values: list[float] = chosen.tolist()
-    return values
+    following = chunk.seq.tokens[first : first + len(chunk.rows)]
+    try:
+        return token_logprobs(logits, following, num_top=chunk.seq.params.prompt_logprobs or 0)
+    except ModelError as error:
+        return error

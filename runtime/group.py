@@ -21,7 +21,16 @@ from treille.runtime.params import SamplingParams
 from treille.runtime.sampling import Sampled
 from treille.runtime.sequence import Kind, Sequence
 from treille.runtime.tokenizer import Tokenizer
-from treille.runtime.types import Event, Failed, Finished, Request, Scored, ScoreRequest, Usage
+from treille.runtime.types import (
+    Event,
+    Failed,
+    Finished,
+    Request,
+    Scored,
+    ScoreRequest,
+    TokenLogprob,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +75,20 @@ class Group(ABC):
         """The sequences to queue first. `num_cached` tokens of the prompt are in the cache; `share` says
         that the cache keeps what a sequence computes."""
         self._num_cached = num_cached
-        wanted = self._shared_prompt()
-        if wanted > num_cached and (share or not self._num_branches()):
-            self._first = make(Kind.PREFILL, self._prompt_ids[:wanted])
-            self.live.append(self._first)
-            return [self._first]
-        return self._branch(make)
+        self._first = self._opening(make, share=share)
+        if self._first is None:
+            return self._branch(make)
+        self.live.append(self._first)
+        return [self._first]
 
     def prefilled(self, seq: Sequence, make: MakeSequence) -> list[Sequence]:
         """The shared prompt is computed: the sequences to queue now."""
         self.live.remove(seq)
         return self._branch(make)
+
+    @abstractmethod
+    def scored(self, seq: Sequence, first: int, logprobs: list[TokenLogprob]) -> None:
+        """Log-probabilities of the tokens of `seq` from position `first` on."""
 
     def fail(self, error: Exception) -> None:
         """The request ends by an error."""
@@ -92,6 +104,13 @@ class Group(ABC):
         if self._first is None:
             return self._num_cached
         return min(self._first.cached_tokens or 0, len(self._prompt_ids))
+
+    def _opening(self, make: MakeSequence, *, share: bool) -> Sequence | None:
+        """The sequence that computes the prompt for the branches, if one is to go before them."""
+        wanted = self._shared_prompt()
+        if wanted > self._num_cached and (share or not self._num_branches()):
+            return make(Kind.PREFILL, self._prompt_ids[:wanted])
+        return None
 
     def _branch(self, make: MakeSequence) -> list[Sequence]:
         self.live = self._branches(make)
@@ -130,7 +149,7 @@ class Group(ABC):
 
 
 class SampleGroup(Group):
-    """`params.n` samples of one prompt; with `max_tokens=0` only the prompt.
+    """`params.n` samples of one prompt; with `max_tokens=0` only the prompt, and its log-probabilities.
 
     `start` says where they begin, `jumps` finds what their constraint forces (None: all is sampled).
     """
@@ -149,6 +168,7 @@ class SampleGroup(Group):
         super().__init__(request_id, request.prompt_ids[: len(request.prompt_ids) - start.num_taken], put)
         self._params = request.params
         self._num_prompt = len(request.prompt_ids)
+        self._prompt_logprobs: list[TokenLogprob | None] = [None] * self._num_prompt
         self._matcher = start.matcher
         self._tokenizer = tokenizer
         # What the model thinks of a token is only known where it is asked for one.
@@ -165,8 +185,15 @@ class SampleGroup(Group):
                 max_tokens=room,
                 num_healed=start.num_healed,
             )
-            for index in range(self._num_branches())
+            for index in range(self._params.n if self._has_samples else 0)
         ]
+
+    @property
+    def _has_samples(self) -> bool:
+        return self._params.max_tokens > 0 or self._params.prompt_logprobs is not None
+
+    def scored(self, seq: Sequence, first: int, logprobs: list[TokenLogprob]) -> None:
+        self._prompt_logprobs[first : first + len(logprobs)] = logprobs
 
     def sampled(self, seq: Sequence, sampled: Sampled) -> bool:
         """A token was sampled for `seq`: advance its matcher, send the event, and return whether the
@@ -203,6 +230,14 @@ class SampleGroup(Group):
     def _num_branches(self) -> int:
         return self._params.n if self._params.max_tokens else 0
 
+    def _opening(self, make: MakeSequence, *, share: bool) -> Sequence | None:
+        if self._params.prompt_logprobs is None:
+            return super()._opening(make, share=share)
+        if len(self._prompt_ids) == 1:
+            return None
+        # Every token behind the first is scored: none but the first could come from the cache.
+        return make(Kind.SCORE, self._prompt_ids[:1], continuation=self._prompt_ids[1:], params=self._params)
+
     def _shared_prompt(self) -> int:
         if self._num_branches() == 1:
             return 0
@@ -210,7 +245,13 @@ class SampleGroup(Group):
         return len(self._prompt_ids) - (self._num_branches() > 1)
 
     def _branches(self, make: MakeSequence) -> list[Sequence]:
+        if self._params.prompt_logprobs is not None:
+            prompt_logprobs = tuple(self._prompt_logprobs)
+            for output in self._outputs:
+                output.begin(prompt_logprobs)
         if not self._num_branches():
+            for output in self._outputs:
+                self._put(output.skip())
             return []
         # All samples begin alike: what is forced from the start is known before the prompt is computed.
         jump = self._find_jump(self._matcher, (), self._outputs[0].room)
@@ -265,12 +306,9 @@ class ScoreGroup(Group):
         self._continuations = request.continuations
         self._scores = [[0.0] * len(continuation) for continuation in request.continuations]
 
-    def scored(self, seq: Sequence, first: int, logprobs: list[float]) -> bool:
-        """Log-probabilities of the tokens of `seq` from position `first` on; returns whether those were
-        the last."""
+    def scored(self, seq: Sequence, first: int, logprobs: list[TokenLogprob]) -> None:
         start = first - seq.num_prompt
-        self._scores[seq.index][start : start + len(logprobs)] = logprobs
-        return seq.pending == 0
+        self._scores[seq.index][start : start + len(logprobs)] = [entry.logprob for entry in logprobs]
 
     def abort(self) -> None:
         self.fail(RequestAborted(f"request {self.request_id} was aborted"))

@@ -9,7 +9,14 @@ from treille.runtime.forced import Jump
 from treille.runtime.params import SamplingParams
 from treille.runtime.stops import StopChecker
 from treille.runtime.tokenizer import Tokenizer
-from treille.runtime.types import Completion, FinishReason, TokenEvent, TokenLogprob, Usage
+from treille.runtime.types import (
+    Completion,
+    FinishReason,
+    PromptLogprobs,
+    TokenEvent,
+    TokenLogprob,
+    Usage,
+)
 
 
 class SampleOutput:
@@ -43,9 +50,15 @@ class SampleOutput:
         self._max_tokens = max_tokens
         self._pieces: list[str] = []
         self._logprobs: list[TokenLogprob] = []
+        self._prompt_logprobs: PromptLogprobs | None = None
+        self._has_begun = False
         self._stop_reason: str | int | None = None
         self.token_ids: list[int] = []
         self.finish_reason: FinishReason | None = None
+
+    def begin(self, prompt_logprobs: PromptLogprobs) -> None:
+        """The prompt's log-probabilities, before the first event."""
+        self._prompt_logprobs = prompt_logprobs
 
     def push(
         self, token_id: int, logprob: TokenLogprob | None, *, forced: bool, complete: bool
@@ -100,6 +113,11 @@ class SampleOutput:
             text += self._rest()
         return text
 
+    def skip(self) -> TokenEvent:
+        """The sample has no room for a token: it is over."""
+        self.finish_reason = "length"
+        return self._event("", (), None, forced=False)
+
     def abort(self) -> TokenEvent:
         """The sample is over from outside."""
         self.finish_reason = "abort"
@@ -116,6 +134,7 @@ class SampleOutput:
             finish_reason=self.finish_reason,
             usage=usage,
             logprobs=None if self._params.logprobs is None else tuple(self._logprobs),
+            prompt_logprobs=self._prompt_logprobs,
             stop_reason=self._stop_reason,
         )
 
@@ -146,12 +165,14 @@ class SampleOutput:
         num_replaced: int = 0,
     ) -> TokenEvent:
         self._pieces.append(text)
+        is_first, self._has_begun = not self._has_begun, True
         return TokenEvent(
             request_id=self._request_id,
             index=self._index,
             text=text,
             token_ids=token_ids,
             logprobs=logprobs,
+            prompt_logprobs=self._prompt_logprobs if is_first else None,
             forced=forced,
             num_replaced=num_replaced,
             finish_reason=self.finish_reason,

@@ -59,7 +59,8 @@ class SamplingParams:
     `temperature=0` is greedy, whatever `top_p` and `top_k` say. `top_k=0` means no limit, `top_p=0`
     keeps the likeliest token only. `logprobs=k` returns each token's log-probability with its `k`
     likeliest alternatives (`0`: the token's alone), taken from the model's own distribution before
-    penalties, masks and temperature.
+    penalties, masks and temperature. `prompt_logprobs=k` returns the same of the prompt's tokens, the first
+    of which has none; for that the prompt is computed anew, whatever is cached. It excludes `heal`.
 
     At most one of `regex`, `choices`, `schema` (a JSON Schema: a mapping, a boolean or its JSON text, and
     kept as text) and `grammar` (a Lark grammar) says what the text must look like. How a schema's value is
@@ -94,6 +95,7 @@ class SamplingParams:
     seed: int | None = None
     n: int = 1
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     ignore_eos: bool = False
     regex: str | None = None
     choices: tuple[str, ...] | None = None
@@ -153,11 +155,17 @@ class SamplingParams:
         _integer("n", self.n, 1, MAX_SAMPLES)
         if self.seed is not None:
             _integer("seed", self.seed, -(2**63), 2**63 - 1)
-        if self.logprobs is not None:
-            _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+        for name in ("logprobs", "prompt_logprobs"):
+            if getattr(self, name) is not None:
+                _integer(name, getattr(self, name), 0, MAX_TOP_LOGPROBS)
         for name in ("ignore_eos", "heal"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidRequest(f"{name} must be true or false, not {getattr(self, name)!r}", field=name)
+        if self.heal and self.prompt_logprobs is not None:
+            raise InvalidRequest(
+                "heal writes the prompt's last tokens anew: they have no prompt_logprobs",
+                field="prompt_logprobs",
+            )
 
     def _check_numbers(self) -> None:
         _number("temperature", self.temperature, 0.0, 100.0)

@@ -20,7 +20,7 @@ from treille.runtime.logits import SampleRow, allowed_masks, edit_logits, needs_
 from treille.runtime.params import SamplingParams
 from treille.runtime.types import TokenLogprob
 
-__all__ = ["LOGPROB_FLOOR", "SampleRow", "Sampled", "sample"]
+__all__ = ["LOGPROB_FLOOR", "SampleRow", "Sampled", "sample", "token_logprobs"]
 
 LOGPROB_FLOOR = -9999.0  # what -inf is reported as: JSON has no infinities
 
@@ -72,8 +72,12 @@ def sample(logits: torch.Tensor, rows: Sequence[SampleRow]) -> list[Sampled | Ex
         dense.forbid(hidden, [masks[i] for i in hidden])
     for i, token_id in _draw(dense, rows, drawn, tops).items():
         ids[i] = token_id
-    kept = [i for i in with_logprobs if i not in failed]
-    logprobs = _logprobs(raw, with_logprobs, rows, ids) if kept else {}
+    logprobs: dict[int, TokenLogprob] = {}
+    if any(i not in failed for i in with_logprobs):
+        counts = [rows[i].params.logprobs or 0 for i in with_logprobs]
+        tops = [highest[i] for i in with_logprobs]
+        entries = _logprobs(raw, tops, [ids[i] for i in with_logprobs], counts)
+        logprobs.update(zip(with_logprobs, entries, strict=True))
     return [failed.get(i) or Sampled(ids[i], logprobs.get(i)) for i in everyone]
 
 
@@ -229,27 +233,36 @@ def _uniform(row: SampleRow) -> float:
     return float(np.random.Generator(np.random.Philox(key=key)).random())
 
 
+@torch.inference_mode()
+def token_logprobs(logits: torch.Tensor, ids: Sequence[int], *, num_top: int = 0) -> list[TokenLogprob]:
+    """For each row of float32 logits [R, V], the log-probability of its id, with the `num_top` likeliest ids.
+
+    Raises ModelError where logits are NaN or +inf, or all -inf.
+    """
+    raw = dense_rows(logits)
+    _, tops, _ = raw.best(range(len(ids)))
+    if not all(map(math.isfinite, tops)):
+        raise _broken()
+    return _logprobs(raw, tops, ids, [num_top] * len(ids))
+
+
 def _logprobs(
-    raw: DenseRows, owners: Sequence[int], rows: Sequence[SampleRow], ids: Sequence[int]
-) -> dict[int, TokenLogprob]:
-    """Row -> log-probabilities under the model itself; `raw` holds the untouched logits of `owners`."""
-    everyone = range(len(owners))
-    _, tops, _ = raw.best(everyone)
-    totals = raw.block_sums(everyone, tops, [1.0] * len(owners)).sum(axis=1)
+    raw: DenseRows, tops: Sequence[float], ids: Sequence[int], counts: Sequence[int]
+) -> list[TokenLogprob]:
+    """Of each row's id and of its `counts` likeliest ones; `raw` holds the untouched logits, `tops` each
+    row's highest."""
+    everyone = range(len(ids))
+    totals = raw.block_sums(everyone, tops, [1.0] * len(ids)).sum(axis=1)
     norms = [top + math.log(total) for top, total in zip(tops, totals, strict=True)]
-    counts = [min(rows[i].params.logprobs or 0, raw.num_tokens) for i in owners]
-    chosen = raw.gather(np.arange(len(owners)), np.array([ids[i] for i in owners], dtype=np.int64))
-    wanted = [n for n in everyone if counts[n]]
+    chosen = raw.gather(np.arange(len(ids)), np.asarray(ids, dtype=np.int64))
+    wanted = {n: min(counts[n], raw.num_tokens) for n in everyone if counts[n]}
     tables: dict[int, tuple[tuple[int, float], ...]] = {}
     if wanted:
-        floors = raw.floors(wanted, [counts[n] for n in wanted])
-        for n, (found, values) in zip(wanted, raw.above(wanted, floors), strict=True):
-            order = np.argsort(-values, kind="stable")[: counts[n]]
+        floors = raw.floors(list(wanted), list(wanted.values()))
+        for n, (found, values) in zip(wanted, raw.above(list(wanted), floors), strict=True):
+            order = np.argsort(-values, kind="stable")[: wanted[n]]
             tables[n] = tuple((int(found[k]), _finite(float(values[k]) - norms[n])) for k in order)
-    return {
-        i: TokenLogprob(ids[i], _finite(float(chosen[n]) - norms[n]), tables.get(n, ()))
-        for n, i in enumerate(owners)
-    }
+    return [TokenLogprob(ids[n], _finite(float(chosen[n]) - norms[n]), tables.get(n, ())) for n in everyone]
 
 
 def _finite(logprob: float) -> float:

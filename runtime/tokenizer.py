@@ -139,6 +139,11 @@ class Tokenizer:
         text = b"".join(piece for piece in pieces if piece).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.strips_first_space else text
 
+    def spelling(self, token_id: int) -> str:
+        """How a token stands in the vocabulary: of a control token, what spells it in a text. Empty for an id
+        without a token."""
+        return self._parsing.id_to_token(token_id) or ""
+
     @property
     def strips_first_space(self) -> bool:
         """Whether encoding puts a space before a text, which decoding takes off again."""

@@ -27,7 +27,8 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Sample `params.n` continuations of a prompt. `max_tokens=0` only fills the prefix cache.
+    """Sample `params.n` continuations of a prompt. `max_tokens=0` only fills the prefix cache, or gives empty
+    samples with the prompt's log-probabilities where `prompt_logprobs` asks for them.
 
     `request_id` must be new to the engine; None lets the engine name it. Requests share cached prefixes
     with those of the same `cache_salt` only (1 to MAX_SALT characters, or None), so that tenants with
@@ -67,6 +68,9 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
+PromptLogprobs = tuple[TokenLogprob | None, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Token counts of one request: the prompt counts once however many samples were asked for."""
@@ -78,7 +82,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One finished sample. `stop_reason` is the stop string, pattern or token id that ended it, if any."""
+    """One finished sample. `stop_reason` is the stop string, pattern or token id that ended it, if any.
+    `prompt_logprobs` has an entry a token of the prompt, None for the first.
+    """
 
     index: int
     text: str
@@ -86,6 +92,7 @@ class Completion:
     finish_reason: FinishReason
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] | None = None
+    prompt_logprobs: PromptLogprobs | None = None
     stop_reason: str | int | None = None
 
 
@@ -97,7 +104,8 @@ class TokenEvent:
     all events of a sample add up to its completion's text. `forced` says that the constraint left no
     other way to go on; an event has several tokens only if they were forced. `token_ids` replace the
     sample's last `num_replaced` tokens: the tokenizer spells their text otherwise with the forced text
-    behind it. The last event of a sample carries its `finish_reason`.
+    behind it. The first event of a sample carries the `prompt_logprobs`, if they were asked for, and the last
+    one its `finish_reason`.
     """
 
     request_id: str
@@ -105,6 +113,7 @@ class TokenEvent:
     text: str
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
+    prompt_logprobs: PromptLogprobs | None = None
     forced: bool = False
     num_replaced: int = 0
     finish_reason: FinishReason | None = None

@@ -52,6 +52,9 @@ class FakeTokenizer:
 
     token_bytes: Sequence[bytes | None] = [bytes([value]) for value in range(256)] + [None] * 3
 
+    def spelling(self, token_id: int) -> str:
+        return {BOS: "<bos>", EOS: "<eos>", USER: "<user>"}.get(token_id, "")
+
     def encode_chat(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool, continuation: str = ""
     ) -> list[int]:

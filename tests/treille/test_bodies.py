@@ -22,7 +22,6 @@ def error_of(answer: httpx.Response, status: int = 400) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("echo", True),
         ("suffix", "end"),
         ("best_of", 2),
         ("best_of", True),
@@ -114,6 +113,7 @@ def test_values_that_ask_for_nothing_are_fine(post: Post) -> None:
         ("repetition_penalty", 0, "repetition_penalty"),
         ("logprobs", 21, "logprobs"),
         ("logprobs", True, "logprobs"),
+        ("echo", 1, "echo"),
         ("logit_bias", {"x": 1}, "logit_bias"),
         ("logit_bias", {"１": 1}, "logit_bias"),
         ("logit_bias", {"1": 101}, "logit_bias"),

@@ -1,4 +1,4 @@
-"""Faults that were reported for other servers, on this one over real engines: B29, B40, B44, B46."""
+"""Faults that were reported for other servers, on this one over real engines: B29, B37, B40, B44, B46."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
+import numpy as np
 import openai
 import pytest
 import tokenizers
-from oracles.history_model import GREEDY, HistoryModel, byte_tokenizer
+from oracles.history_model import EOS, GREEDY, HistoryModel, byte_tokenizer
 
 import treille as tr
 from treille.runtime.errors import InvalidRequest
@@ -80,6 +81,92 @@ class TestB29:
         assert (counted.prompt_tokens, counted.completion_tokens) == (whole.usage.prompt_tokens, 9)
         assert whole.usage.prompt_tokens == one.usage.prompt_tokens
         assert whole.usage.completion_tokens == 9
+
+
+class TestB37:
+    """The prompt's log-probabilities, whatever is cached."""
+
+    PROMPT = "".join(chr(97 + number * 7 % 26) for number in range(64))
+
+    def expected(self, model: HistoryModel, ids: Sequence[int]) -> list[float]:
+        rows = [model.logits(ids[:place]) for place in range(1, len(ids))]
+        return [float(row[i] - np.logaddexp.reduce(row)) for row, i in zip(rows, ids[1:], strict=True)]
+
+    def test_sent_twice(self, serve_history) -> None:
+        model = HistoryModel()
+        _, live = serve_history(model)
+        body = {"prompt": self.PROMPT, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
+        with live.http() as client:
+            client.post("/v1/completions", json={"prompt": self.PROMPT, "max_tokens": 1})  # now it is cached
+            answers = [client.post("/v1/completions", json=body).json() for _ in range(2)]
+        ids = [*self.PROMPT.encode()]
+        ids += model.greedy(ids, 1)
+        for answer in answers:
+            (choice,) = answer["choices"]
+            assert choice["text"].startswith(self.PROMPT)
+            found = choice["logprobs"]
+            assert found["tokens"][:64] == [*self.PROMPT]
+            assert {len(column) for column in found.values()} == {65}
+            assert found["token_logprobs"][0] is None and found["top_logprobs"][0] is None
+            assert found["token_logprobs"][1:] == pytest.approx(self.expected(model, ids), abs=1e-5)
+            assert found["text_offset"] == [*range(65)]
+            best = int(model.logits(ids[:8]).argmax())
+            assert len(found["top_logprobs"][8]) == (1 if best == ids[8] else 2)
+            assert answer["usage"]["prompt_tokens"] == 64
+            assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        assert answers[0]["choices"] == answers[1]["choices"]
+
+    @pytest.mark.parametrize("max_tokens", [0, 3])
+    @pytest.mark.parametrize("logprobs", [None, 0, 2])
+    def test_streamed_or_not_for_several_prompts(self, serve_history, max_tokens: int, logprobs) -> None:
+        model = HistoryModel()
+        _, live = serve_history(model)
+        prompts = [[*b"abcdef"], [*b"x"], [*b"abcdeg"]]
+        fields = {"model": "history", "prompt": prompts, "n": 2, "temperature": 0, "echo": True}
+        fields |= {"max_tokens": max_tokens, "logprobs": logprobs, "extra_body": {"ignore_eos": True}}
+        with live.client() as client:
+            whole = client.completions.create(**fields)
+            chunks = list(client.completions.create(**fields, stream=True))
+        assert [choice.index for choice in whole.choices] == [*range(6)]
+        for choice in whole.choices:
+            prompt = prompts[choice.index // 2]
+            ids = [*prompt, *model.greedy(prompt, max_tokens, stop_at_eos=False)]
+            assert choice.text == byte_tokenizer().decode(ids)
+            parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
+            assert "".join(part.text for part in parts) == choice.text
+            assert [part.finish_reason for part in parts if part.finish_reason] == ["length"]
+            if logprobs is None:
+                assert choice.logprobs is None and all(part.logprobs is None for part in parts)
+                continue
+            assert choice.logprobs.token_logprobs[0] is None
+            assert choice.logprobs.token_logprobs[1:] == pytest.approx(self.expected(model, ids), abs=1e-5)
+            for column in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+                streamed = [
+                    entry for part in parts if part.logprobs for entry in getattr(part.logprobs, column)
+                ]
+                assert streamed == getattr(choice.logprobs, column) and len(streamed) == len(ids)
+
+    def test_tokens_without_text_and_their_places(self, serve_history) -> None:
+        _, live = serve_history(tokenizer=with_bos())
+        fields = {"echo": True, "logprobs": 0, "max_tokens": 0}
+        with live.http() as client:
+            spelled = client.post("/v1/completions", json={"prompt": "é<eos>b", **fields}).json()["choices"][
+                0
+            ]
+            ids = [BOS, *"é".encode(), EOS, *b"b"]
+            given = client.post("/v1/completions", json={"prompt": ids, **fields}).json()["choices"][0]
+        assert (spelled["text"], given["text"]) == ("é<eos>b", "éb")
+        assert spelled["logprobs"]["text_offset"] == [0, 0, 1, 1, 6]
+        assert given["logprobs"]["text_offset"] == [0, 0, 1, 1, 1]
+        assert spelled["logprobs"]["token_logprobs"] == given["logprobs"]["token_logprobs"]
+
+    def test_healing_has_no_values_to_give(self, serve_history) -> None:
+        _, live = serve_history()
+        with live.http() as client:
+            body = {"prompt": "ab", "echo": True, "heal": True, "max_tokens": 2}
+            assert client.post("/v1/completions", json=body).json()["choices"][0]["text"].startswith("ab")
+            refused = client.post("/v1/completions", json={**body, "logprobs": 1})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "echo"
 
 
 class TestB40:

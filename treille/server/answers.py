@@ -39,11 +39,12 @@ class UsageBody(BaseModel):
 
 
 class CompletionLogprobs(BaseModel):
-    """Column-wise. `text_offset` counts characters from the start of the choice's text."""
+    """Column-wise. `text_offset` counts characters from the start of the choice's text. With `echo` the
+    prompt's tokens come first, and the first of them has null for its values."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 

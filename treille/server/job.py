@@ -15,6 +15,7 @@ from treille.runtime.types import (
     Failed,
     Finished,
     FinishReason,
+    PromptLogprobs,
     Request,
     TokenEvent,
     TokenLogprob,
@@ -32,6 +33,7 @@ class Delta:
     text: str
     logprobs: tuple[TokenLogprob, ...] | None
     finish: FinishWord | None
+    prompt_logprobs: PromptLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Job:
                         finish = _finish_word(event.finish_reason)
                         if finish is not None:
                             ended.add(index)
-                        yield Delta(index, event.text, event.logprobs, finish)
+                        yield Delta(index, event.text, event.logprobs, finish, event.prompt_logprobs)
                     case Finished():
                         results[prompt] = event
                         # With max_tokens=0 there are no samples in the engine, and here empty ones.

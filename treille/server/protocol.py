@@ -54,7 +54,6 @@ DEFAULT_COMPLETION_TOKENS = 16
 UNSUPPORTED_EVERYWHERE: Mapping[str, tuple[object, ...]] = {"store": (False,)}
 UNSUPPORTED_COMPLETION: Mapping[str, tuple[object, ...]] = {
     **UNSUPPORTED_EVERYWHERE,
-    "echo": (False,),
     "suffix": ("",),
 }
 UNSUPPORTED_CHAT: Mapping[str, tuple[object, ...]] = {
@@ -218,7 +217,9 @@ class GenerationBody(_Strict):
         """Whether the stream ends with a chunk of token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
-    def sampling(self, *, max_tokens: int, logprobs: int | None) -> SamplingParams:
+    def sampling(
+        self, *, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None = None
+    ) -> SamplingParams:
         """The engine's parameters. Raises `InvalidRequest` for a value out of range."""
         passed = (
             "min_tokens",
@@ -251,7 +252,9 @@ class GenerationBody(_Strict):
         schema = self._wanted if self.json_schema is None else self.json_schema
         if schema is not None:
             given["schema"] = schema
-        return SamplingParams(max_tokens=max_tokens, logprobs=logprobs, **given)
+        return SamplingParams(
+            max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs, **given
+        )
 
 
 Prompt = str | tuple[int, ...]
@@ -287,12 +290,14 @@ class CompletionRequest(GenerationBody):
     """`POST /v1/completions`.
 
     Text prompts are tokenised with special tokens recognised and with the model's BOS, if it has
-    one; prompts of token ids go to the model as they are.
+    one; prompts of token ids go to the model as they are. `echo` begins each choice with its prompt, and
+    beside `logprobs` also with the log-probabilities of the prompt's tokens: `max_tokens: 0` scores a text.
     """
 
     prompt: Annotated[list[Prompt], PlainValidator(_prompts), WithJsonSchema(PROMPT_FORMS)]
     max_tokens: int | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    echo: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -305,6 +310,10 @@ class CompletionRequest(GenerationBody):
             if best_of is not None and (isinstance(best_of, bool) or best_of != (raw.get("n") or 1)):
                 raise InvalidRequest("best_of is not supported: leave it out or set it to n", field="best_of")
         return raw
+
+    @property
+    def field_names(self) -> Mapping[str, str]:
+        return {**super().field_names, "prompt_logprobs": "echo"}
 
     @model_validator(mode="after")
     def _check_count(self) -> CompletionRequest:

@@ -16,6 +16,9 @@ class ServingTokenizer(Protocol):
     def token_bytes(self) -> Sequence[bytes | None]:
         """The bytes of each ordinary token; None for special, control and unused ids."""
 
+    def spelling(self, token_id: int) -> str:
+        """What spells a special token in a text; empty for unused ids."""
+
     def encode_chat(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool, continuation: str = ""
     ) -> list[int]:
