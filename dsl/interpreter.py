@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from treille.dsl.errors import CutOff, GenerationFailed, ProgramCancelled, Wrong
 from treille.dsl.events import PartialEvent, ProgramEvent, TextEvent, TextKind, VariableEvent
 from treille.dsl.location import Location
 from treille.dsl.nodes import (
+    Cache,
     CloseCapture,
     CloseTurn,
     Fork,
@@ -32,7 +33,16 @@ from treille.dsl.nodes import (
     Sync,
 )
 from treille.dsl.prompts import extend
-from treille.dsl.protocol import Backend, ChoiceScore, GenOptions, Message, Prompt, Role, UsageCounts
+from treille.dsl.protocol import (
+    Backend,
+    ChoiceScore,
+    GenOptions,
+    Message,
+    PinningBackend,
+    Prompt,
+    Role,
+    UsageCounts,
+)
 from treille.dsl.results import Result, Selection, Variable
 from treille.dsl.samples import Mismatch, collect, result_of
 from treille.dsl.schemas import JsonType
@@ -47,6 +57,7 @@ class Context(Protocol):
     async def admit(self, prompt: Prompt) -> None: ...
     def emit(self, event: ProgramEvent) -> None: ...
     def count(self, usage: UsageCounts) -> None: ...
+    def hold(self, release: Callable[[], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,8 @@ class Interpreter:
                 await self._select(step, operation)
             case Fork():
                 await self._fork(step)
+            case Cache():
+                await self._pin()
             case Sync():
                 if step.synced is not None:
                     step.synced.set_result(self.prompt)
@@ -235,6 +248,14 @@ class Interpreter:
             self._context.count(await self._context.backend.prime(self.prompt))
         for branch in step.branches:
             branch.begin(self.prompt)
+
+    async def _pin(self) -> None:
+        backend = self._context.backend
+        if self.prompt.parts and isinstance(backend, PinningBackend):
+            await self._context.admit(self.prompt)
+            pinned = await backend.pin(self.prompt)
+            self._context.hold(pinned.release)
+            self._context.count(pinned.usage)
 
     def _write(self, text: str, kind: TextKind, variable: str | None) -> None:
         self._announce(text, kind, variable)

@@ -109,11 +109,18 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """What the text is up to here stays in the backend's cache while the run lasts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """Everything before this has been executed."""
 
 
-Operation = Literal | Generate | Select | OpenTurn | CloseTurn | OpenCapture | CloseCapture | Fork | Sync
+Operation = (
+    Literal | Generate | Select | OpenTurn | CloseTurn | OpenCapture | CloseCapture | Fork | Cache | Sync
+)
 
 
 def as_expression(value: object, where: Location) -> Expression:

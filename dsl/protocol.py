@@ -6,7 +6,7 @@ just as the engine in this process is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol, runtime_checkable
 
@@ -163,6 +163,14 @@ class ScoreResult:
     usage: UsageCounts
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A prompt that is computed and kept. `release` lets it go: from any thread, harmless if called twice."""
+
+    usage: UsageCounts
+    release: Callable[[], None]
+
+
 @runtime_checkable
 class Backend(Protocol):
     """Runs requests. Its methods are called on an event loop that the backend does not own."""
@@ -177,4 +185,14 @@ class Backend(Protocol):
 
     async def prime(self, prompt: Prompt) -> UsageCounts:
         """Compute the prompt into the cache, so that requests which start with it need not."""
+        ...
+
+
+@runtime_checkable
+class PinningBackend(Protocol):
+    """A backend whose cache can be told what to keep. Others need not have this: a pin changes no text."""
+
+    async def pin(self, prompt: Prompt) -> Pinned:
+        """Compute the prompt and keep it until it is released; where there is no room to keep it, only
+        compute it. Cancelled, it keeps nothing."""
         ...

@@ -26,7 +26,7 @@ class Run:
     """One execution: backend, defaults, usage, and the interpreters of its states.
 
     The program's thread calls `post`, `wait`, `finish` and `close`; `cancel` may be called from anywhere.
-    The interpreters run on `loop` and call `emit`, `admit` and `count`. `gate` is awaited before the
+    The interpreters run on `loop` and call `emit`, `admit`, `count` and `hold`. `gate` is awaited before the
     first use of the backend with the prompt of that use.
     """
 
@@ -51,6 +51,7 @@ class Run:
         self._is_cancelled = False
         self._interpreters: list[Interpreter] = []
         self._delivered: set[GenerationFailed] = set()
+        self._releases: list[Callable[[], None]] = []
 
     # The program's thread.
 
@@ -105,11 +106,16 @@ class Run:
                 raise error.with_traceback(None) from error.__cause__
 
     def close(self) -> None:
-        """End whatever still runs, and wait for that. After this the states can only be read."""
+        """End whatever still runs, wait for that, and let go of what was held. After this the states can only
+        be read."""
         with self._lock:
             self._is_over = True
             interpreters = list(self._interpreters)
-        self._loop.wait_for(_stop_all(interpreters))
+        try:
+            self._loop.wait_for(_stop_all(interpreters))
+        finally:
+            while self._releases:
+                self._releases.pop()()
 
     def cancel(self) -> None:
         """The caller left: abort what runs; the program is unwound at its next read or addition."""
@@ -136,6 +142,10 @@ class Run:
     def count(self, usage: UsageCounts) -> None:
         """Add a request's tokens to the run's."""
         self.usage += usage
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Something is held for as long as the run lasts."""
+        self._releases.append(release)
 
 
 async def _stop_all(interpreters: Sequence[Interpreter]) -> None:

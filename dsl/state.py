@@ -17,6 +17,7 @@ from treille.dsl.errors import GenerationFailed, InvalidExpression, ProgramError
 from treille.dsl.interpreter import Interpreter, Step
 from treille.dsl.location import Location, caller
 from treille.dsl.nodes import (
+    Cache,
     CloseCapture,
     CloseTurn,
     Expression,
@@ -115,6 +116,15 @@ class State:
         finally:
             self._captures.remove(name)
             self._submit([CloseCapture(name)], where)
+
+    def cache(self) -> None:
+        """Keep the text so far in the backend's cache until this run is over, however it ends.
+
+        It is computed at once, and nothing evicts it meanwhile. This is a hint and changes no text: a backend
+        whose cache cannot be told what to keep takes no notice, and an engine that has no room for another
+        pin, or no prefix cache, only computes it.
+        """
+        self._submit([Cache()], caller())
 
     def fork(self, n: int = 2) -> Branches:
         """`n` branches that go on from here side by side; the text so far is computed once for all.

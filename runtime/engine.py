@@ -139,6 +139,11 @@ class Engine:
         """Whether the engine's loop runs."""
         return self._thread.is_alive() and not self._closing
 
+    @property
+    def keeps_prefixes(self) -> bool:
+        """Whether there is a prefix cache."""
+        return self.config.enable_prefix_caching
+
     def submit(self, request: Request | ScoreRequest) -> EventStream:
         """Accept a request; its events come on the returned stream.
 
@@ -214,7 +219,7 @@ class Engine:
         where the longest sequence would not fit beside it. Raises CacheFull beyond that, InvalidRequest
         where prefix caching is off, and what `generate` raises.
         """
-        if not self.config.enable_prefix_caching:
+        if not self.keeps_prefixes:
             raise InvalidRequest(
                 "cache needs enable_prefix_caching: the engine keeps no prefixes",
                 field="enable_prefix_caching",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from threading import Lock
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from treille.dsl.backends.encoding import TokenizerLike, encode_choices, encode_prompt
@@ -11,12 +13,15 @@ from treille.dsl.protocol import (
     ChoiceScore,
     GenEvent,
     GenOptions,
+    Pinned,
     Prompt,
     ScoreResult,
     TokenLogprob,
     UsageCounts,
 )
+from treille.runtime.errors import CacheFull
 from treille.runtime.params import SamplingParams
+from treille.runtime.pinned import CachedPrefix
 from treille.runtime.types import (
     Event,
     Failed,
@@ -46,6 +51,15 @@ class EngineLike(Protocol):
     @property
     def tokenizer(self) -> TokenizerLike: ...
     def submit(self, request: Request | ScoreRequest) -> EventStreamLike: ...
+
+
+@runtime_checkable
+class CachingEngine(Protocol):
+    """An engine whose prefix cache can be told what to keep."""
+
+    @property
+    def keeps_prefixes(self) -> bool: ...
+    def cache(self, prompt: Sequence[int]) -> CachedPrefix: ...
 
 
 class LocalBackend:
@@ -88,6 +102,23 @@ class LocalBackend:
         request = Request(prompt_ids=prompt_ids, params=SamplingParams(max_tokens=0))
         return _counts((await self._last(request, Finished)).usage)
 
+    async def pin(self, prompt: Prompt) -> Pinned:
+        """Compute the prompt into the engine's prefix cache and keep it there."""
+        # First as any request, which ends at once when this is cancelled; then pinning it takes no time.
+        usage = await self.prime(prompt)
+        if not isinstance(self._engine, CachingEngine) or not self._engine.keeps_prefixes:
+            return Pinned(usage, _nothing)
+        engine, prompt_ids = self._engine, encode_prompt(self._engine.tokenizer, prompt)
+        pin = _Pin(lambda: engine.cache(prompt_ids))
+        try:
+            await asyncio.to_thread(pin.take)
+        except CacheFull:
+            return Pinned(usage, _nothing)
+        except asyncio.CancelledError:
+            pin.release()
+            raise
+        return Pinned(usage, pin.release)
+
     async def _last(self, request: Request | ScoreRequest, kind: type[EventT]) -> EventT:
         stream = self._engine.submit(request)
         try:
@@ -99,6 +130,33 @@ class LocalBackend:
         finally:
             stream.abort()
         raise RuntimeError(f"the engine's stream ended without its {kind.__name__} event")
+
+
+class _Pin:
+    """A prefix that one thread takes and another may let go of, even before it is there."""
+
+    def __init__(self, make: Callable[[], CachedPrefix]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._prefix: CachedPrefix | None = None
+        self._is_over = False
+
+    def take(self) -> None:
+        prefix = self._make()
+        with self._lock:
+            self._prefix = prefix
+            if self._is_over:
+                prefix.release()
+
+    def release(self) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._prefix is not None:
+                self._prefix.release()
+
+
+def _nothing() -> None:
+    pass
 
 
 def sampling_params(options: GenOptions) -> SamplingParams:

@@ -15,6 +15,7 @@ from treille.dsl.protocol import (
     ChoiceScore,
     GenEvent,
     GenOptions,
+    Pinned,
     Prompt,
     ScoreResult,
     UsageCounts,
@@ -34,7 +35,7 @@ class WrongScript(Exception):
 class BackendCall:
     """One request that came in. `options` is None unless it is a generation, `choices` unless a score."""
 
-    kind: Literal["generate", "score", "prime"]
+    kind: Literal["generate", "score", "prime", "pin"]
     prompt: Prompt
     options: GenOptions | None = None
     choices: tuple[str, ...] | None = None
@@ -53,12 +54,14 @@ class ScriptedBackend:
 
     Its tokens are characters: `max_tokens` cuts after so many, `stop` cuts at a stop string, `usage` counts
     them, and `cached_tokens` is the longest beginning that an earlier prompt had. Texts come in pieces of
-    `piece` characters. `calls` lists every request; `num_aborted` counts generations that were left early.
+    `piece` characters. `calls` lists every request; `num_aborted` counts generations that were left early;
+    `pinned` holds the prompts that are kept now, by the number of their call.
     """
 
     def __init__(self, replies: Script = (), *, scores: ScoreScript | None = None, piece: int = 4) -> None:
         self.calls: list[BackendCall] = []
         self.num_aborted = 0
+        self.pinned: dict[int, Prompt] = {}
         self._replies: Script = list(replies) if isinstance(replies, Sequence) else replies
         self._scores = scores if scores is not None else {}
         self._piece = piece
@@ -94,6 +97,16 @@ class ScriptedBackend:
         """Remember the prompt."""
         self.calls.append(BackendCall("prime", prompt))
         return self._usage(prompt)
+
+    async def pin(self, prompt: Prompt) -> Pinned:
+        """Remember the prompt; it is one of `pinned` until it is released."""
+        self.calls.append(BackendCall("pin", prompt))
+        number = len(self.calls)
+        self.pinned[number] = prompt
+        return Pinned(self._usage(prompt), lambda: self._unpin(number))
+
+    def _unpin(self, number: int) -> None:
+        self.pinned.pop(number, None)
 
     async def _texts(self, prompt: Prompt, options: GenOptions) -> Sequence[str]:
         reply = self._reply(prompt, options)
