@@ -140,6 +140,26 @@ def test_logprobs_agree_with_scores(engine) -> None:
         assert [v for _, v in one.top] == sorted((v for _, v in one.top), reverse=True)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_prompt_logprobs_are_those_of_transformers(engine, smollm2_folder) -> None:
+    """Log-softmax in float64; the second time the prompt is cached."""
+    from transformers import AutoModelForCausalLM
+
+    net = AutoModelForCausalLM.from_pretrained(smollm2_folder, dtype=torch.float32).eval()
+    ids = engine.encode(PROMPTS[0] + " " + PROMPTS[1])
+    with torch.inference_mode():
+        logits = net(torch.tensor([ids])).logits[0, :-1].double()
+    rows = logits.log_softmax(dim=-1)
+    params = SamplingParams(max_tokens=0, prompt_logprobs=2)
+    for _ in range(2):
+        first, *entries = engine.generate([ids], params)[0].prompt_logprobs
+        assert first is None and [entry.token_id for entry in entries] == list(ids[1:])
+        chosen = rows.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()
+        assert [entry.logprob for entry in entries] == pytest.approx(chosen, abs=2e-3)
+        best = rows.max(dim=-1).values.tolist()
+        assert [entry.top[0][1] for entry in entries] == pytest.approx(best, abs=2e-3)
+
+
 def test_constrained_output_stops_by_itself(engine) -> None:
     params = SamplingParams(temperature=0, max_tokens=40, regex=r"\d{4}-\d{2}-\d{2}")
     stream = engine.submit(Request(prompt_ids=engine.encode("Today is "), params=params))
