@@ -78,7 +78,7 @@ class PackedLinear:
         )
 
     def _group_panels(self) -> int:
-        """Panels to a piece: as many as a tile spans, or half of them where the threads then have like shares."""
+        """Panels to a piece: as many as a tile spans, or half where the threads then have like shares."""
         num_panels, num_threads = -(-self.out_features // LANES), torch.get_num_threads()
 
         def longest(group: int) -> int:

@@ -38,7 +38,7 @@ from treille.kernels.tile import STEP_BYTES, lower_halves, plus, upper_halves
 
 MAX_PANELS = 4
 # By rows, the panels that a tile spans: as many accumulators as the registers hold, and enough of them that
-# each has time to be ready again.
+# each has time to be ready again. Twelve rows read each weight half as often as six.
 _WIDE = {1: 4, 2: 4, 3: 4, 4: 4, 6: 4, 12: 2}
 _NARROW = {1: 4, 2: 2, 3: 2, 4: 1, 6: 1}
 LINE = 64  # bytes
@@ -73,7 +73,7 @@ def gemm_tile(
     """out[m, 16 p + lane] = sum over steps of rows[m, step] . panel p [step, lane].
 
     weights: pointer to the first panel (its type is the weights'); rows_at: address of the first row, each
-    `row_bytes` long; rows: a key of `tile_panels`; panels: up to what `tile_panels` has; steps: words to a panel's
+    `row_bytes` long; rows: a key of `tile_panels`; panels: up to what that has; steps: words to a panel's
     lane; out: address of float32, `ldo` bytes to a row; ahead: address of what is asked for on the way, so
     many cache lines a step, 1 to 4.
     """
