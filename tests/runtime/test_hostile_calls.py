@@ -44,7 +44,7 @@ def test_a_flush_that_meets_a_close_ends(make_engine) -> None:
     threads.append(threading.Thread(target=engine.close, daemon=True))
     for thread in threads[:2]:
         thread.start()
-    while len(engine._flushes) < 2:
+    while len(engine._answers) < 2:
         pass
     threads[2].start()
     while engine.is_alive:
