@@ -2,7 +2,7 @@
 
 A group is a schema with instances. Each instance is told as JSON text three ways: with the default separators
 of `json.dumps`, with compact ones, and with nothing escaped that JSON does not ask to escape. The verdict on
-it is right if all three are. What is only to be had from the suite's own server (`remotes/`) is not served.
+it is right if all three are. What the suite's own server would serve (its folder of remotes) is given along.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DRAFTS = {
     "draft6": "http://json-schema.org/draft-06/schema#",
     "draft4": "http://json-schema.org/draft-04/schema#",
 }
+SERVER = "http://localhost:1234/"
 END = 256
 SPELLINGS: tuple[dict[str, Any], ...] = (
     {},
@@ -41,6 +42,7 @@ class Group:
     description: str
     schema: Any
     tests: list[tuple[str, Any, bool]]
+    documents: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass
@@ -68,15 +70,24 @@ def suite_folder(data: Path) -> Path | None:
 
 def read_groups(folder: Path, draft: str, part: str = "") -> list[Group]:
     """The groups of a draft: of the required tests, or of a `part` such as "optional/format"."""
-    groups = []
+    groups, documents = [], remotes(folder)
     for file in sorted((folder / draft / part).glob("*.json")):
         for one in json.loads(file.read_text(encoding="utf-8")):
             schema = one["schema"]
             if isinstance(schema, dict) and "$schema" not in schema:
                 schema = {"$schema": DRAFTS[draft], **schema}
             tests = [(test["description"], test["data"], bool(test["valid"])) for test in one["tests"]]
-            groups.append(Group(file.stem, one["description"], schema, tests))
+            groups.append(Group(file.stem, one["description"], schema, tests, documents))
     return groups
+
+
+def remotes(folder: Path) -> dict[str, Any]:
+    """What the suite's server has, by URI; empty where the folder beside the suite is not there."""
+    place = folder.parent / "json-schema-test-suite-remotes"
+    files = sorted(place.rglob("*.json"))
+    return {
+        SERVER + file.relative_to(place).as_posix(): json.loads(file.read_text("utf-8")) for file in files
+    }
 
 
 def byte_vocabulary() -> Vocabulary:
@@ -88,7 +99,9 @@ def judge(group: Group, vocab: Vocabulary, **options: Any) -> Outcome:
     """Compiles a group's schema, with the compiler's own `options`, and feeds it every instance."""
     outcome = Outcome(group)
     try:
-        grammar = compile_json_schema(group.schema, vocab, property_order="any", escapes="any", **options)
+        grammar = compile_json_schema(
+            group.schema, vocab, property_order="any", escapes="any", documents=group.documents, **options
+        )
     except UnsupportedConstraint as error:
         outcome.refusal = (error.keyword, error.path, error.reason)
     except ConstraintError as error:

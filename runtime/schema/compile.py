@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treille.runtime.errors import ConstraintError
 from treille.runtime.grammar.grammar import Grammar
 from treille.runtime.grammar.limits import Budget, Cancelled
@@ -23,9 +25,11 @@ def compile_json_schema(
     number_style: str = "json",
     formats: str = "assert",
     escapes: str | None = None,
+    documents: Mapping[str, object] | None = None,
     cancelled: Cancelled | None = None,
 ) -> Grammar:
-    """The JSON texts of the values that a schema allows. For the options see `Options`.
+    """The JSON texts of the values that a schema allows. For the options see `Options`. `documents`: schemas
+    that its references lead to, by their absolute URIs (nothing is fetched).
 
     Raises `InvalidConstraint` for what is no schema, or one that no value satisfies;
     `UnsupportedConstraint`, with the keyword and a JSON Pointer to it, for what cannot be enforced exactly
@@ -33,17 +37,24 @@ def compile_json_schema(
     """
     options = Options(whitespace, property_order, number_style, formats, escapes)
     try:
-        return _compiled(schema, vocab, options, Budget("schema", cancelled=cancelled))
+        return _compiled(schema, vocab, options, documents, Budget("schema", cancelled=cancelled))
     except ConstraintError as error:
         error.field = error.field or "schema"
         raise
 
 
-def _compiled(schema: object, vocab: Vocabulary, options: Options, budget: Budget) -> Grammar:
+def _compiled(
+    schema: object,
+    vocab: Vocabulary,
+    options: Options,
+    documents: Mapping[str, object] | None,
+    budget: Budget,
+) -> Grammar:
     document = Document(
         schema,
         formats="assert" if options.formats == "assert" else "annotation",
         one_spelling=options.number_style == "plain",
+        documents=documents,
     )
     languages = Languages(document.patterns, document.formats, budget=budget)
     sets = DocumentSets(document, languages, check=budget.check_time)

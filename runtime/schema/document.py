@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from treille.runtime.errors import InvalidConstraint, brief_place
 from treille.runtime.schema.dialect import read_nodes
@@ -29,7 +30,8 @@ Scope = tuple[int, ...]
 
 class Document:
     """A schema: a mapping or boolean (which must not be changed afterwards), or JSON text. `one_spelling`:
-    each number is written in one way only, so that no integer has a fraction.
+    each number is written in one way only, so that no integer has a fraction. `documents`: other schemas, by
+    the absolute URIs under which references find them; those that none leads to are not looked at.
 
     `patterns`: every ECMA pattern in use (of `pattern` and `patternProperties`), `formats`: every format in
     use that is enforced; both with the pointer of their first place. In use is what the root leads to, not
@@ -46,14 +48,12 @@ class Document:
         *,
         formats: Literal["assert", "annotation"] = "assert",
         one_spelling: bool = False,
+        documents: Mapping[str, object] | None = None,
     ) -> None:
-        if isinstance(schema, (str, bytes)):
-            schema = read_text(schema)
-        if not isinstance(schema, (dict, bool)):
-            message = f"{shown(schema)} is no schema, which is an object, true or false"
-            raise InvalidConstraint(message, field="schema")
+        schema = _read(schema, "schema")
+        others = {_uri(uri): _read(other, "documents") for uri, other in (documents or {}).items()}
         asserted = FORMATS if formats == "assert" else frozenset()
-        self._scan = scan = Scan(asserted, one_spelling=one_spelling)
+        self._scan = scan = Scan(asserted, one_spelling=one_spelling, documents=others)
         self.root = scan.top(schema, "", "#")
         read_nodes(scan)
         scan.claim(scan.resources[0])
@@ -164,6 +164,22 @@ class Document:
         check_circles(references)
         _gather(used, scan.patterns, self._patterns)
         _gather(used, scan.formats, self._formats)
+
+
+def _read(schema: object, field: str) -> dict[str, Any] | bool:
+    if isinstance(schema, (str, bytes)):
+        schema = read_text(schema)
+    if not isinstance(schema, (dict, bool)):
+        message = f"{shown(schema)} is no schema, which is an object, true or false"
+        raise InvalidConstraint(message, field=field)
+    return schema
+
+
+def _uri(uri: object) -> str:
+    if not isinstance(uri, str) or not urlsplit(uri).scheme or uri.partition("#")[2]:
+        message = f"{shown(uri)} names no document: an absolute URI without a fragment does"
+        raise InvalidConstraint(message, field="documents")
+    return uri.partition("#")[0]
 
 
 def _gather(

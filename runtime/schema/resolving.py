@@ -67,20 +67,28 @@ def dynamic_start(scan: Scan, node: Node) -> tuple[Node, str | None]:
 
 
 def _resource(scan: Scan, node: Node, key: str, uri: str) -> Resource:
-    """The resource of an absolute URI: in the document, or the metaschema of a draft."""
+    """The resource of an absolute URI: in the document, or a document that came with it, which is of the same
+    draft unless it names another, or the metaschema of a draft."""
     if uri in scan.by_uri:
         found = scan.by_uri[uri]
         if found is None:
             raise node.malformed(key, f"two schemas of the document have the URI {shown(uri)}")
         return found
-    meta = metaschema(uri)
-    if meta is None:
-        reason = f"{shown(uri)} is not in the document, and nothing is fetched: put that schema under $defs"
+    other, draft = scan.documents.get(uri), scan.nodes[0].draft
+    if other is None:
+        other, draft = metaschema(uri), Draft.D2020
+    if other is None:
+        reason = (
+            f"{shown(uri)} is not in the document, and nothing is fetched: "
+            "put that schema under $defs, or give it in documents"
+        )
         raise UnsupportedConstraint(key, node.place(key), reason, field="schema")
-    top = scan.top(meta, uri, uri + "#")
+    top = scan.top(other, uri, uri + "#", draft)
     read_nodes(scan)
-    scan.by_uri[uri] = scan.resources[top.resource]
-    return scan.resources[top.resource]
+    resource = scan.resources[top.resource]
+    scan.by_uri[uri] = resource
+    scan.claim(resource)  # by the URI that it gives itself, which may be another
+    return resource
 
 
 def _pointed(scan: Scan, node: Node, key: str, root: Node, fragment: str) -> Node:

@@ -18,9 +18,16 @@ _BOOLEANS_IN_4 = frozenset(("additionalProperties", "additionalItems"))
 
 class Scan:
     """What has been found so far. `asserted`: the names of formats that are enforced. `one_spelling`: each
-    number is spelled in one way only."""
+    number is spelled in one way only. `documents`: others that references may lead to, by their URIs."""
 
-    def __init__(self, asserted: frozenset[str], *, one_spelling: bool = False) -> None:
+    def __init__(
+        self,
+        asserted: frozenset[str],
+        *,
+        one_spelling: bool = False,
+        documents: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.documents = documents or {}
         self.asserted = asserted
         self.one_spelling = one_spelling
         self.nodes: list[Node] = []
@@ -38,12 +45,13 @@ class Scan:
             tuple[int, int], Node
         ] = {}  # the same mapping in another resource, by its number
 
-    def top(self, raw: Any, uri: str, prefix: str) -> Node:
-        """A node above all others and a resource of its own: a document, a metaschema, a synthetic schema."""
+    def top(self, raw: Any, uri: str, prefix: str, draft: Draft = Draft.D2020) -> Node:
+        """A node above all others and a resource of its own: a document, a metaschema, a synthetic schema.
+        It is of `draft` unless it says of which."""
         number = len(self.resources)
-        node = Node(raw, len(self.nodes), number, Draft.D2020, None, (prefix,))
+        node = Node(raw, len(self.nodes), number, draft, None, (prefix,))
         self.nodes.append(node)
-        self.resources.append(Resource(number, uri, Draft.D2020, node))
+        self.resources.append(Resource(number, uri, draft, node))
         if isinstance(raw, dict):
             self._by_raw[id(raw)] = node
         return node

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from jsonschema_specifications import REGISTRY
 
+from benchmarks.suite_cases import takes
 from treille.runtime.errors import InvalidConstraint, UnsupportedConstraint
+from treille.runtime.grammar import Vocabulary
+from treille.runtime.schema.compile import compile_json_schema
 from treille.runtime.schema.document import Document, Draft, Node
 from treille.runtime.schema.references import resolve
 from treille.runtime.schema.values import INTEGER_OF_4
@@ -150,8 +153,67 @@ def test_other_documents_are_not_fetched(reference: str) -> None:
         Document({**AROUND, "properties": {"here": {"$ref": reference}}})
     assert (caught.value.keyword, caught.value.path) == ("$ref", "#/properties/here/$ref")
     assert (
-        "is not in the document, and nothing is fetched: put that schema under $defs" in caught.value.reason
+        "is not in the document, and nothing is fetched: put that schema under $defs, or give it in documents"
+        in caught.value.reason
     )
+
+
+POINT = "http://other.example/point.json"
+
+
+@pytest.mark.parametrize(
+    ("schema", "documents", "valid", "invalid"),
+    [
+        ({"$ref": POINT}, {POINT: {"type": "integer"}}, "1", "null"),
+        ({"$ref": POINT}, {POINT: '{"type": "integer"}'}, "1", "null"),
+        ({"$ref": POINT + "#/$defs/n"}, {POINT: {"$defs": {"n": {"type": "null"}}}}, "null", "1"),
+        # Its own references are relative to where it is, or to what it calls itself.
+        (
+            {"items": {"$ref": POINT}},
+            {POINT: {"$ref": "n.json"}, "http://other.example/n.json": {"type": "null"}},
+            "[null]",
+            "[1]",
+        ),
+        (
+            {"$ref": POINT},
+            {POINT: {"$id": "http://b.example/x/", "$ref": "n"}, "http://b.example/x/n": {"const": 7}},
+            "7",
+            "8",
+        ),
+        # It is of the draft that it names, else of that of the schema.
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": POINT},
+            {POINT: {"items": [{"type": "null"}]}},
+            "[null,1]",
+            "[1]",
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": POINT},
+            {
+                POINT: {
+                    "$schema": "https://json-schema.org/draft/2020-12/schema",
+                    "prefixItems": [{"type": "null"}],
+                }
+            },
+            "[null,1]",
+            "[1]",
+        ),
+        ({"type": "null"}, {POINT: {"type": 3}}, "null", "1"),  # what nothing leads to is not looked at
+    ],
+)
+def test_documents_that_come_with_it(
+    byte_vocab: Vocabulary, schema: Any, documents: dict[str, Any], valid: str, invalid: str
+) -> None:
+    grammar = compile_json_schema(schema, byte_vocab, documents=documents)
+    assert takes(grammar, valid.encode()) and not takes(grammar, invalid.encode())
+
+
+def test_documents_that_are_none() -> None:
+    for documents in ({"point.json": {}}, {POINT + "#a": {}}, {POINT: 3}, {7: {}}, {POINT: "{"}):
+        with pytest.raises(InvalidConstraint):
+            Document({"$ref": POINT}, documents=documents)  # type: ignore[arg-type]
+    with pytest.raises(InvalidConstraint, match="type"):
+        Document({"$ref": POINT}, documents={POINT: {"type": 3}})
 
 
 def test_only_references_in_use_must_lead_somewhere() -> None:
