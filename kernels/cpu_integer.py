@@ -35,10 +35,9 @@ from treille.kernels.simd import (
     maximum,
     mul,
     read_i64,
-    rounded,
     spread,
     stack_room,
-    store_some,
+    store_as,
     sub,
     total,
     write_f32,
@@ -204,8 +203,4 @@ def _finish(
             value = mul(value, load_some(f32_at(scales), column, left))
         if bias:
             value = add(value, load_some(like(kind, bias), column, left))
-        if wide:
-            value = rounded(like(kind, 0), value)
-            store_some(f32_at(out), (row + i) * num_outputs + column, value, left)
-        else:
-            store_some(like(kind, out), (row + i) * num_outputs + column, value, left)
+        store_as(kind, out, wide, (row + i) * num_outputs + column, value, left)

@@ -28,9 +28,8 @@ from treille.kernels.simd import (
     load,
     load_some,
     read_i64,
-    rounded,
     stack_room,
-    store_some,
+    store_as,
 )
 
 _TALLEST = max(tile_panels())
@@ -163,8 +162,4 @@ def _finish(
             left = num_outputs - at
             if bias:
                 value = add(value, load_some(like(kind, bias), at, left))
-            if wide:
-                value = rounded(like(kind, 0), value)
-                store_some(f32_at(out), (row + i) * num_outputs + at, value, left)
-            else:
-                store_some(like(kind, out), (row + i) * num_outputs + at, value, left)
+            store_as(kind, out, wide, (row + i) * num_outputs + at, value, left)

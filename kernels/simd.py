@@ -380,6 +380,15 @@ def store_some(base: Any, index: int, value: Any, count: int) -> None:
         _store_few(base, index, value, count)
 
 
+@njit(forceinline=True)
+def store_as(kind: Any, out: int, wide: int, index: int, value: Any, count: int) -> None:
+    """`store_some` to address `out` in the precision of `kind`; with `wide` as float32, the same numbers."""
+    if wide:
+        store_some(f32_at(out), index, rounded(like(kind, 0), value), count)
+    else:
+        store_some(like(kind, out), index, value, count)
+
+
 @njit
 def _load_few(base: Any, index: int, count: int) -> Any:
     room = _vector_room()

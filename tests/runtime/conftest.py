@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,3 +49,29 @@ def make_engine(request: pytest.FixtureRequest):
 def smollm2_folder() -> Path:
     """The embedded model as a Hugging Face folder."""
     return resolve_model("smollm2-135m").path
+
+
+@pytest.fixture
+def tiny_llama(smollm2_folder: Path) -> Callable[[Path], Path]:
+    """Writes a random Llama of two layers, with SmolLM2's tokenizer, to a folder; PyTorch's seed decides."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+
+    def write(folder: Path) -> Path:
+        LlamaForCausalLM(config).save_pretrained(folder)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            source = smollm2_folder / name
+            if source.exists():
+                (folder / name).write_bytes(source.read_bytes())
+        return folder
+
+    return write

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import stat
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import torch
 from oracles.history_model import GREEDY, HistoryModel, byte_tokenizer, idle, random_prompts
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from treille.runtime.engine import Engine
 from treille.runtime.errors import CacheFileError, EngineClosed, InvalidRequest, ModelError
@@ -320,23 +320,11 @@ class TestSettings:
         assert place.file.read_bytes() == before
 
 
-def test_a_real_model_says_the_same(tmp_path: Path, smollm2_folder: Path, caplog: Any) -> None:
+def test_a_real_model_says_the_same(tmp_path: Path, tiny_llama: Callable[[Path], Path], caplog: Any) -> None:
     """A tiny random Llama: cold, warm, in another precision, and with another seed's weights."""
-    config = LlamaConfig(
-        vocab_size=49_152,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
     for seed in range(2):
         torch.manual_seed(seed)
-        LlamaForCausalLM(config).save_pretrained(tmp_path / str(seed))
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            if (smollm2_folder / name).exists():
-                (tmp_path / str(seed) / name).write_bytes((smollm2_folder / name).read_bytes())
+        tiny_llama(tmp_path / str(seed))
     rng = random.Random(1)
     prompts = [[rng.randrange(49_000) for _ in range(60)] for _ in range(4)]
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, logprobs=0)

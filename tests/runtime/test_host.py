@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from oracles.history_model import GREEDY, idle, random_prompts
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from treille.kernels.api import KVCache
 from treille.runtime.engine import Engine
@@ -105,23 +105,10 @@ def test_pages_are_copied_bit_for_bit(dtype: torch.dtype) -> None:
         assert torch.equal(new[1:3], old[1:3])
 
 
-def test_a_real_model_says_the_same(tmp_path: Path, smollm2_folder: Path) -> None:
+def test_a_real_model_says_the_same(tmp_path: Path, tiny_llama: Callable[[Path], Path]) -> None:
     """A tiny random Llama, its pool too small for the prompts, against one that never evicts."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=49_152,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        source = smollm2_folder / name
-        if source.exists():
-            (tmp_path / name).write_bytes(source.read_bytes())
+    tiny_llama(tmp_path)
     rng = random.Random(1)
     prompts = [[rng.randrange(49_000) for _ in range(60)] for _ in range(6)]
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, logprobs=0)
